@@ -1,14 +1,10 @@
-"""The interface of an engine and the types in it: Engine, Entry, EntryRecord.
-
-An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its owner's lease. A
-lease has to be renewed: `ttl` seconds after the last renewal the engine gives the name to the next waiter, even if
-the owner's command still runs. lease.py guarantees that the command is dead by then; an engine never has to.
-"""
+"""What all engines share: the entries of a name, the records in them, and texts about an engine."""
 
 import posix
 from time import time
 
 from solo.engines import json
+from solo.engines.fields import NamedTuple
 from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.modes import EXCLUSIVE, MODES, SLOTS, Claim
@@ -17,13 +13,11 @@ from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple, Optional, Protocol
+    from collections.abc import Iterable
+    from typing import Any
 
-    from solo.contention.period import LastRun
-else:
-    from solo.engines.fields import NamedTuple
-
-    Protocol = object
+    from solo.engines.queue import Engine  # which lists entries
+    from solo.record import Record
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
@@ -47,13 +41,13 @@ class EntryRecord(NamedTuple):
     """
 
     claim: Claim
-    slot: list = []
+    slot: "list[tuple[int, int]]" = []
     host: str = ""
     user: str = ""
-    launcher: "Optional[int]" = None
-    child: "Optional[int]" = None
-    since: "Optional[float]" = None
-    command: tuple = ()
+    launcher: "int | None" = None
+    child: "int | None" = None
+    since: "float | None" = None
+    command: "tuple[str, ...]" = ()
     note: str = ""
 
     def start(self, child: int) -> "EntryRecord":
@@ -93,7 +87,8 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]),
             str(known["user"]),
-            *map(read_optional, (known["launcher"], known["child"])),
+            read_optional(known["launcher"]),
+            read_optional(known["child"]),
             parse_since(known["since"]) - skew,
             tuple(map(str, known["command"])),
             clean_note(str(known.get("note") or "")),
@@ -102,11 +97,11 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
         return EntryRecord(Claim(EXCLUSIVE))
 
 
-def read_optional(value) -> "Optional[int]":
+def read_optional(value: "Any") -> "int | None":
     return None if value is None else int(value)
 
 
-def cut(words) -> tuple:
+def cut(words: "Iterable[str]") -> "tuple[str, ...]":
     """Return the first words of a command, up to COMMAND_LIMIT characters of JSON."""
     kept, left = [], COMMAND_LIMIT
     for word in words:
@@ -118,7 +113,7 @@ def cut(words) -> tuple:
     return tuple(kept)
 
 
-def make_entry_record(record) -> EntryRecord:
+def make_entry_record(record: "Record") -> EntryRecord:
     """Return the entry record of a local record, for other hosts to read."""
     command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
     host, user, launcher = record.origin.host, find_user(record.uid), record.launcher[0]
@@ -139,85 +134,17 @@ class Entry(NamedTuple):
     is_held: bool
 
 
-class Engine(Protocol):
-    """One connection to an engine, with one lease for all names held through it.
-
-    `where` names it in messages, without secrets. `caveat` is a warning that -v prints about every lock there, or "".
-    `ttl` is how many seconds an unrenewed lease lives: as requested, and after `acquire` as granted. `skew` is how many
-    seconds its clock is ahead of this host's, 0 if unknown. `keeps_outcomes` is whether it has log_outcome and
-    read_outcomes. `expires_leases` is whether it ends an unrenewed lease without the help of a contender. `is_view`,
-    which the caller may set before `connect`: create nothing there.
-
-    Every method but `acquire` returns within `timeout` seconds. All raise Unreachable if the engine does not answer and
-    SoloError if it refuses; Gone only where stated.
-    """
-
-    where: str
-    caveat: str
-    ttl: float
-    timeout: float
-    skew: float
-    keeps_outcomes: bool
-    expires_leases: bool
-    is_view: bool
-
-    def connect(self) -> None:
-        """Connect, and verify that the server can keep locks."""
-
-    def acquire(self, name: str, record: EntryRecord, wait) -> Entry:
-        """Return our entry for `name` once it is held, has its slots, and was renewed after that.
-
-        Parents are acquired first. `wait` is a Wait (queue.py). Raises Busy. After any exception we have left the queue.
-        """
-
-    def renew(self) -> "Optional[str]":
-        """Renew the lease and verify that all our entries are still there. Raises Gone if not.
-
-        Return the contender that asks us to end (ask_to_end), or None.
-        """
-
-    def record_child(self, pid: int) -> None:
-        """Record in our entries that the command runs, as `pid`."""
-
-    def release(self) -> None:
-        """Give up all our entries and the lease. Our command has ended."""
-
-    def close(self) -> None:
-        """Close the connection. Call it after `release`."""
-
-    def log_outcome(self, name: str, number: int, text: bytes) -> None:
-        """Keep the outcome of our hold `number` of `name`, after its release, and only the last KEPT of the name."""
-
-    def read_outcomes(self, name: "Optional[str]" = None) -> list:
-        """Return [(name, text)] of the outcomes of `name` and of the names nested in it, or all. Sets `skew`."""
-
-    def list_entries(self, name: "Optional[str]" = None) -> list:
-        """Return the entries of one name, or of all, each queue in its order."""
-
-    def ask_to_end(self, entry: Entry, asker: str) -> None:
-        """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next renewal."""
-
-    def read_once(self, name: str) -> "Optional[LastRun]":
-        """Return the LastRun of `name` (contention/period.py), or None if the engine has none."""
-
-    def write_once(self, name: str, before: "Optional[LastRun]", ran: "Optional[LastRun]") -> bool:
-        """Replace `before`, as read, by `ran`; None forgets it. Return False if it was changed meanwhile."""
-
-    def examine(self) -> list:
-        """Return [("ok" or "note", text)] for `solo doctor`: version, clock, promises and their limits."""
-
-
-def make_lost(engine, error) -> Unreachable:
+def make_lost(engine: "Engine", error: Exception) -> Unreachable:
     """Return the exception for a lease that was lost before the command ran."""
     return Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}")
 
 
-def make_invalid_answer(engine, error: Exception) -> Unreachable:
+def make_invalid_answer(engine: "Engine", error: Exception) -> Unreachable:
     """Return the exception for an invalid answer, which raised one of INVALID_ANSWER."""
     return Unreachable(f"{engine.where}: the answer is invalid ({type(error).__name__}: {error})")
 
 
-def describe_skew(server: float) -> tuple:
+def describe_skew(server: float) -> "tuple[str, str]":
     """Return the line of Engine.examine about the server's wall clock, given in seconds since the epoch."""
     skew = server - time()
     order = "ahead of" if skew > 0 else "behind"

@@ -14,7 +14,7 @@ from solo.engines import json, network
 from solo.engines.dates import find_http_date
 from solo.engines.engine import KEPT, SKEWED, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.http import Connection
-from solo.engines.queue import OrderedEngine, sort_queues
+from solo.engines.queue import Engine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 
@@ -31,10 +31,11 @@ LEASE_EXISTS = "lease already exists"
 GATEWAY = " (name the members themselves, without --enable-grpc-gateway=false, and no etcd grpc-proxy)"
 
 
-class Etcd(OrderedEngine):
-    """An OrderedEngine; see also engine.Engine."""
+class Etcd(Engine):
+    """See queue.Engine."""
 
     keeps_outcomes = True
+    timeout = 0.0  # not of a client
 
     def __init__(self, target, ttl: float, timeout: float):
         if target.settings:
@@ -51,7 +52,6 @@ class Etcd(OrderedEngine):
         self.skew = 0.0  # how far it is ahead of this host's; 0 if whole seconds cannot show it
         self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
-        self.once_revision = 0  # of the last period when it was last read
         self.tls = network.make_tls(target) if target.scheme == "etcds" else None
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Etcd(OrderedEngine):
                 # With several hosts, a silent one must leave time for the next.
                 answer = self.ask(path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2))
             except (OSError, ValueError, RecursionError) as error:
-                problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                problem = network.describe(error)
                 distrust = self.tls and network.find_distrust(self.target, error) or distrust
                 # The server may have closed an idle connection: then ask the same host again.
                 self.hang_up(is_bad=not was_open or isinstance(error, network.TIMEOUTS))
@@ -216,10 +216,8 @@ class Etcd(OrderedEngine):
 
     def read_entries(self, first: str, end: str, name=None) -> list:
         """Return the entries with keys from `first` to before `end`."""
-        answer = self.call(
-            "/v3/kv/range",
-            {"key": pack(first), "range_end": pack(end), "sort_order": "ASCEND", "sort_target": "CREATE"},
-        )
+        keys = {"key": pack(first), "range_end": pack(end)}
+        answer = self.call("/v3/kv/range", {**keys, "sort_order": "ASCEND", "sort_target": "CREATE"})
         self.revision = int(answer["header"]["revision"])
         entries = []
         for kv in answer.get("kvs", []):
@@ -279,29 +277,19 @@ class Etcd(OrderedEngine):
     def ask_to_end(self, entry, asker: str):
         lease = entry.key.rpartition("/")[2]
         try:
-            self.call(
-                "/v3/kv/put",
-                {"key": pack(self.make_end_key(lease)), "value": pack(asker.encode()), "lease": str(int(lease, 16))},
-                is_leased=True,
-            )
+            put = {"key": pack(self.make_end_key(lease)), "value": pack(asker.encode()), "lease": str(int(lease, 16))}
+            self.call("/v3/kv/put", put, is_leased=True)
         except (Gone, ValueError):
             pass  # the lease has ended
 
-    def read_once(self, name: str):
-        from solo.contention.period import parse_ran
-
+    def read_once(self, name: str) -> tuple:
         known = self.call("/v3/kv/range", {"key": pack(self.make_once_key(name))}).get("kvs")
-        self.once_revision = known[0]["mod_revision"] if known else 0
-        return parse_ran(unpack(known[0].get("value", ""))) if known else None
+        return (unpack(known[0].get("value", "")), known[0]["mod_revision"]) if known else (b"", 0)
 
-    def write_once(self, name: str, before, ran) -> bool:
-        from solo.contention.period import format_ran
-
-        if self.read_once(name) != before:
-            return False
+    def write_once(self, name: str, version, text: bytes) -> bool:
         key = self.make_once_key(name)
-        put = {"key": pack(key), "value": pack(format_ran(ran))}
-        compared = [compare(key, "MOD", "mod_revision", self.once_revision)]
+        put = {"key": pack(key), "value": pack(text)}
+        compared = [compare(key, "MOD", "mod_revision", version)]
         return bool(self.call("/v3/kv/txn", {"compare": compared, "success": [{"request_put": put}]}).get("succeeded"))
 
     def log_outcome(self, name: str, number: int, text: bytes):
@@ -350,12 +338,7 @@ def find_range(prefix: str) -> tuple:
 
 
 def compare(key: str, target: str, field: str, value) -> dict:
-    return {
-        "key": pack(key),
-        "target": target,
-        "result": "EQUAL",
-        field: value if isinstance(value, str) else str(value),
-    }
+    return {"key": pack(key), "target": target, "result": "EQUAL", field: str(value)}
 
 
 def pack(data) -> str:

@@ -5,8 +5,6 @@ Python's http.client takes 20 ms to load, as it reads headers as those of a mail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
-
     from solo.engines.network import Timed
 
 LONGEST_LINE, MOST_LINES = 1 << 16, 100
@@ -20,7 +18,7 @@ class Connection:
     """A connection to `host`, a header's text. `sock` is a Timed socket, or None once the server has closed it."""
 
     def __init__(self, sock: "Timed", host: str) -> None:
-        self.sock: Optional[Timed] = sock
+        self.sock: Timed | None = sock
         self.host = host
 
     def request(self, method: str, path: str, body: str, headers: "dict[str, str]") -> None:
@@ -65,7 +63,7 @@ class Answer:
         has_body = self.status not in (204, 304)
         self.is_chunked = has_body and self.headers.get("Transfer-Encoding", "").lower() == "chunked"
         # Bytes of the body, or of its present chunk, still to come; None: until the connection ends.
-        self.left: Optional[int] = None if has_body else 0
+        self.left: int | None = None if has_body else 0
         if has_body and not self.is_chunked and "Content-Length" in self.headers:
             self.left = parse_size(self.headers["Content-Length"], 10)
         default = "close" if version == "HTTP/1.0" else "keep-alive"

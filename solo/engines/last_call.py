@@ -1,9 +1,11 @@
 """Ends the launcher soon after a signal, even if the engine is silent while all signals are blocked."""
 
 import posix
-from _signal import SIG_SETMASK, SIG_UNBLOCK, pthread_sigmask, sigpending, valid_signals
-from _thread import allocate_lock, start_new_thread
+from _signal import SIG_UNBLOCK, pthread_sigmask, sigpending
+from _thread import allocate_lock
 from time import sleep
+
+from solo.engines.network import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +29,7 @@ class LastCall:
         self.number = number
         self.is_over = False
         self.lock = allocate_lock()
-        mask = pthread_sigmask(SIG_SETMASK, valid_signals())  # the thread must not get the signal
-        try:
-            start_new_thread(self.run, ())
-        except RuntimeError:
-            pass  # the calls end by their timeouts
-        pthread_sigmask(SIG_SETMASK, mask)
+        start_thread(self.run)  # without a thread the calls end by their timeouts
 
     def run(self) -> None:
         while not self.number:

@@ -23,6 +23,12 @@ from solo.kernel import read_boot_clock
 from solo.process.wakeup import Wakeup
 from solo.text.describe import format_duration
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _thread import LockType
+
+    from solo.engines.queue import Engine
+
 TTL, LONGEST = 15.0, 1e9  # seconds
 LONGEST_TIMEOUT = 5.0  # seconds: a signal may be delayed that long
 RATE = 0.1  # chrony may slew a clock by 8.3 %, the kernel by 10
@@ -40,7 +46,7 @@ class Terms:
     `timeout`; from SIGTERM to SIGKILL is the `grace`.
     """
 
-    def __init__(self, ttl: float, grace=None):
+    def __init__(self, ttl: float, grace: "float | None" = None) -> None:
         self.asked_grace = grace
         self.ttl = ttl
         self.period = ttl / RENEWALS
@@ -62,7 +68,7 @@ class Terms:
         """The longest outage of the engine that leaves the command undisturbed."""
         return self.calm - self.period - self.timeout
 
-    def check(self):
+    def check(self) -> None:
         """Raise UsageError if the lease could not be renewed in time, or would never end."""
         if max(self.ttl, self.grace) > LONGEST:
             raise UsageError("--ttl, --kill-after: cannot accept a lease or a grace without end")
@@ -88,16 +94,17 @@ class Lease:
     that asked us to end, or 0. `problem` is why the last renewal failed.
     """
 
-    def __init__(self, engine, terms: Terms):
+    def __init__(self, engine: "Engine", terms: Terms) -> None:
         self.engine = engine
         self.terms = terms
         self.renewed = read_boot_clock()
-        self.lost = self.asked = None
+        self.lost: str | None = None
+        self.asked: str | None = None
         self.ordered = 0
         self.problem = ""
         self.stop = StopEvent()
         self.lock = RLock()  # held by the thread that calls the engine
-        self.running = None  # a lock that the renewing thread holds while it runs
+        self.running: LockType | None = None  # a lock that the renewing thread holds while it runs
         self.dead_man = DeadMan()
 
     @property
@@ -105,7 +112,7 @@ class Lease:
         """D: when the command must be dead, by read_boot_clock."""
         return self.renewed + self.terms.life
 
-    def renew(self):
+    def renew(self) -> None:
         """Renew the lease and move the timer. Raises Unreachable, Gone."""
         with self.lock:
             sent = read_boot_clock()
@@ -117,7 +124,7 @@ class Lease:
         if self.dead_man.is_armed:
             self.dead_man.arm(self.deadline)
 
-    def start(self, ttl: float):
+    def start(self, ttl: float) -> None:
         """Renew the lease, granted for `ttl` seconds, and arm the timer. Raises Gone, SoloError, Unreachable."""
         self.terms = Terms(ttl, self.terms.asked_grace)
         self.terms.check()
@@ -130,13 +137,13 @@ class Lease:
         """Return whether enough of the lease is left for the command to start."""
         return read_boot_clock() < self.renewed + self.terms.calm - self.terms.period
 
-    def check_start(self):
+    def check_start(self) -> None:
         if not self.is_fresh():
             raise Unreachable(
                 f"{self.engine.where}: too slow: too little is left of the lease of {self.terms.ttl:.3g}s"
             )
 
-    def begin(self, child: int):
+    def begin(self, child: int) -> None:
         """Renew from now on, in a thread that inherits our blocked signals. The command runs, as pid `child`."""
         running = allocate_lock()
         running.acquire()
@@ -146,19 +153,17 @@ class Lease:
         except RuntimeError as error:  # without a thread, the command lives as long as an unrenewed lease
             self.problem = str(error)
 
-    def run(self, child: int, running):
+    def run(self, child: int, running: "LockType") -> None:
         try:
             self.keep(child)
         finally:
             running.release()
 
-    def keep(self, child: int):
+    def keep(self, child: int) -> None:
         try:
             self.try_record_child(child)
             due = self.renewed + self.terms.period
-            while not self.stop.is_set():
-                if self.stop.wait(max(0.0, due - read_boot_clock())):
-                    break
+            while not self.stop.wait(max(0.0, due - read_boot_clock())):
                 try:
                     self.renew()
                     self.problem = ""
@@ -174,11 +179,11 @@ class Lease:
         except Exception as error:  # without renewals the command ends before D
             self.problem = f"this is a bug in solo: {type(error).__name__}: {error}"
 
-    def wake_launcher(self):
+    def wake_launcher(self) -> None:
         """Wake the main thread. The launcher does not forward signals that come from itself."""
         posix.kill(posix.getpid(), SIGURG)
 
-    def try_record_child(self, child: int):
+    def try_record_child(self, child: int) -> None:
         """Record the child's pid at the engine. Raises Gone; ignore other failures, as only views show it."""
         try:
             with self.lock:
@@ -196,7 +201,7 @@ class Lease:
         """Return the seconds until the command must be killed."""
         return max(0.0, self.deadline - MARGIN - read_boot_clock())
 
-    def find_loss(self):
+    def find_loss(self) -> "str | None":
         """Return why the command must end now, or None."""
         if self.lost:
             return f"the lease at {self.engine.where} is lost: {self.lost}"
@@ -207,12 +212,12 @@ class Lease:
             f": {self.problem}" if self.problem else ""
         )
 
-    def end(self):
+    def end(self) -> None:
         """Give the lease back: the command has ended. An engine that cannot be reached forgets it after the ttl.
 
         Raises SoloError, Gone.
         """
-        self.stop.set()
+        self.stop.send()
         self.dead_man.disarm()
         if self.running is not None and not self.running.acquire(
             timeout=RETRY if self.problem else 2 * self.engine.timeout
@@ -222,29 +227,14 @@ class Lease:
             self.engine.release()
 
 
-class StopEvent:
+class StopEvent(Wakeup):
     """The end of a Lease. One thread waits for it."""
-
-    def __init__(self):
-        self.is_stopped = False
-        self.wakeup = Wakeup()
-
-    def fileno(self) -> int:
-        return self.wakeup.fd
-
-    def is_set(self) -> bool:
-        return self.is_stopped
-
-    def set(self):
-        self.is_stopped = True
-        self.wakeup.send()
 
     def wait(self, seconds: float) -> bool:
         """Wait no longer than `seconds`. Return whether the end has come."""
         poller = poll()
         poller.register(self, POLLIN)
-        poller.poll(min(seconds, LONGEST_POLL) * 1000)
-        return self.is_stopped
+        return bool(poller.poll(min(seconds, LONGEST_POLL) * 1000))
 
 
 class DeadMan:
@@ -253,7 +243,7 @@ class DeadMan:
     It works while the launcher is stopped.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         from _ctypes import byref, get_errno
 
         from solo.process.library import Pointer, find_function, load_library, pack_ints, pack_longs
@@ -273,14 +263,14 @@ class DeadMan:
             raise SoloError(f"cannot create the timer of the lease: {posix.strerror(get_errno())}")
         self.set = lambda at: settime(self.timer, TIMER_ABSTIME, pack_longs(0, 0, int(at), int(at % 1 * 1e9)), None)
 
-    def arm(self, at: float):
+    def arm(self, at: float) -> None:
         """Have the kernel kill us at `at` (read_boot_clock), unless `disarm` was called. Raises SoloError."""
         with self.lock:
             if not self.is_over and self.set(at):
                 raise SoloError("cannot set the timer of the lease")
             self.is_armed = True
 
-    def disarm(self):
+    def disarm(self) -> None:
         """Disarm for good, even if the other thread arms it later."""
         with self.lock:
             self.is_over = True

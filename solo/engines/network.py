@@ -10,49 +10,51 @@ from _socket import AF_UNIX, AI_NUMERICHOST, IPPROTO_TCP, SOCK_STREAM, TCP_NODEL
 from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
+from solo.engines.fields import NamedTuple
 from solo.errors import SoloError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple, Optional
-else:
-    from solo.engines.fields import NamedTuple
+    from collections.abc import Callable
+    from typing import Any
 
 SHORTEST_WAIT = 0.001  # seconds
 PIECE = 1 << 16  # bytes of one read
 TIMEOUTS = (TimeoutError, timeout)  # before Python 3.10 they differ
 
-known = {}  # addresses by (host, port), as getaddrinfo returns them
-lookups = {}  # running Lookups by (host, port)
+cache: "dict[tuple[str, int], list[Any]]" = {}  # addresses by (host, port), as getaddrinfo returns them
+lookups: "dict[tuple[str, int], Lookup]" = {}  # running Lookups by (host, port)
 
 
 class Target(NamedTuple):
     """An engine and its address. `hosts` are (host, port), `path` has no outer slashes, `shown` is without secrets."""
 
     scheme: str
-    hosts: list
+    hosts: "list[tuple[str, int]]"
     path: str
-    settings: dict
+    settings: "dict[str, str]"
     shown: str
-    user: "Optional[str]" = None
-    password: "Optional[str]" = None
-    cafile: "Optional[str]" = None
-    certfile: "Optional[str]" = None
-    keyfile: "Optional[str]" = None
+    user: "str | None" = None
+    password: "str | None" = None
+    cafile: "str | None" = None
+    certfile: "str | None" = None
+    keyfile: "str | None" = None
 
 
 class Lookup:
     """Looks a name up in a thread. Has the `addresses` or the `problem` once it is no longer `running`, a lock."""
 
-    def __init__(self, host: str, port: int):
+    def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self.addresses, self.problem = [], None
+        self.addresses: list[Any] = []
+        self.problem = OSError()
         self.running = allocate_lock()
         self.running.acquire()
-        start_new_thread(self.run, ())
+        if not start_thread(self.run):
+            raise OSError("cannot start a thread")
 
-    def run(self):
+    def run(self) -> None:
         try:
             self.addresses = list_addresses(self.host, self.port)
         except (OSError, UnicodeError) as error:
@@ -67,13 +69,29 @@ class Lookup:
         return True
 
 
-def list_addresses(host: str, port: int, flags: int = 0) -> list:
+def start_thread(run: "Callable[[], object]") -> bool:
+    """Call `run` in a thread that gets no signals. Return False if there can be no more threads."""
+    mask = pthread_sigmask(SIG_SETMASK, valid_signals())
+    try:
+        start_new_thread(run, ())
+        return True
+    except RuntimeError:
+        return False
+    finally:
+        pthread_sigmask(SIG_SETMASK, mask)
+
+
+def list_addresses(host: str, port: int, flags: int = 0) -> "list[Any]":
     """As socket.getaddrinfo. Raises OSError, UnicodeError."""
     # As bytes, ASCII needs no codec for domain names, which takes 2 ms to load.
     return getaddrinfo(host.encode() if host.isascii() else host, port, 0, SOCK_STREAM, 0, flags)
 
 
-def split_host(text: str, port: int) -> tuple:
+def describe(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def split_host(text: str, port: int) -> "tuple[str, int]":
     """Return (host, port) of `host[:port]`, `[address][:port]` or an IPv6 address. Raises ValueError."""
     if "[" in text or "]" in text or text.count(":") > 1:
         host, bracket, rest = (text if "[" in text else f"[{text}]").partition("]")
@@ -88,7 +106,7 @@ def split_host(text: str, port: int) -> tuple:
     return host, int(digits) if colon else port
 
 
-def check_ipv6(text: str):
+def check_ipv6(text: str) -> None:
     """Raise ValueError if this is not an IPv6 address, with or without a scope."""
     from _socket import AF_INET6, inet_pton
 
@@ -113,45 +131,39 @@ def look_up(host: str, port: int) -> Lookup:
     """Return the running Lookup of a name, started if there is none. Raises OSError."""
     lookup = lookups.get((host, port))
     if lookup is None:
-        mask = pthread_sigmask(SIG_SETMASK, valid_signals())  # only the main thread may get signals
-        try:
-            lookup = lookups[host, port] = Lookup(host, port)
-        except RuntimeError as error:
-            raise OSError(str(error)) from None
-        finally:
-            pthread_sigmask(SIG_SETMASK, mask)
+        lookup = lookups[host, port] = Lookup(host, port)
     return lookup
 
 
-def find_addresses(host: str, port: int, deadline: float) -> list:
+def find_addresses(host: str, port: int, deadline: float) -> "list[Any]":
     """Return the addresses of a host, as getaddrinfo does. Raises OSError."""
     where = host, port
     try:
         return list_addresses(host, port, AI_NUMERICHOST)
     except (OSError, UnicodeError):
         pass  # not an address but a name
-    lookup = lookups.get(where) if where in known else look_up(host, port)
-    if lookup is not None and lookup.wait(0 if where in known else max(0, deadline - monotonic())):
+    lookup = lookups.get(where) if where in cache else look_up(host, port)
+    if lookup is not None and lookup.wait(0 if where in cache else max(0, deadline - monotonic())):
         lookups.pop(where, None)
         if lookup.addresses:
-            known[where] = lookup.addresses
-        elif where not in known:
+            cache[where] = lookup.addresses
+        elif where not in cache:
             raise lookup.problem
-    if where not in known:
+    if where not in cache:
         raise OSError(f"{host}: no name server answers")
-    return known[where]
+    return cache[where]
 
 
-def look_up_again(host: str, port: int):
+def look_up_again(host: str, port: int) -> None:
     """Start to look a known name up again: none of its addresses could be reached."""
-    if (host, port) in known:
+    if (host, port) in cache:
         try:
             look_up(host, port)
         except OSError:
             pass  # keep the known addresses
 
 
-def connect(host: str, port: int, deadline: float, tls=None):
+def connect(host: str, port: int, deadline: float, tls: "Any" = None) -> "Any":
     """Connect to one of the addresses of a host, over TLS if there is a context. Raises OSError."""
     one = dial(host, port, deadline)
     return one if tls is None else encrypt(one, host, tls)
@@ -161,7 +173,7 @@ def dial(host: str, port: int, deadline: float) -> socket:
     """Connect to one of the addresses of a host. Raises OSError."""
     if host.startswith("/"):
         return connect_to((AF_UNIX, SOCK_STREAM, 0, host), max(SHORTEST_WAIT, deadline - monotonic()))
-    addresses, problem = find_addresses(host, port, deadline), None
+    addresses, problem = find_addresses(host, port, deadline), OSError()
     for at, address in enumerate(addresses):
         left = max(SHORTEST_WAIT, deadline - monotonic())
         try:
@@ -175,7 +187,7 @@ def dial(host: str, port: int, deadline: float) -> socket:
     raise problem
 
 
-def connect_to(address: tuple, seconds: float) -> socket:
+def connect_to(address: "tuple[Any, ...]", seconds: float) -> socket:
     """Connect to one address. Raises OSError."""
     one = socket(*address[:3])
     try:
@@ -195,11 +207,11 @@ class Timed:
     An answer that trickles in would outlast a timeout of each call.
     """
 
-    def __init__(self, one, deadline: float = 0.0):
+    def __init__(self, one: "Any", deadline: float = 0.0) -> None:
         self.socket = one
         self.deadline = deadline
 
-    def set_timeout(self):
+    def set_timeout(self) -> None:
         left = self.deadline - monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
@@ -207,13 +219,13 @@ class Timed:
 
     def recv(self) -> bytes:
         self.set_timeout()
-        return self.socket.recv(PIECE)
+        return bytes(self.socket.recv(PIECE))
 
-    def sendall(self, data: bytes):
+    def sendall(self, data: bytes) -> None:
         self.set_timeout()
         self.socket.sendall(data)
 
-    def close(self):
+    def close(self) -> None:
         self.socket.close()
 
 
@@ -235,14 +247,14 @@ ALERTS = (
 )
 
 
-def make_tls(target):
+def make_tls(target: Target) -> "Any":
     """Return an SSL context that verifies a target's servers, with its client certificate. Raises SoloError."""
     import ssl
 
     class Socket(ssl.SSLSocket):
-        def sendall(self, *words):
+        def sendall(self, *words: "Any") -> None:
             try:
-                return super().sendall(*words)
+                super().sendall(*words)
             except OSError:
                 # With TLS 1.3 a server may refuse our certificate after the handshake: read its alert.
                 super().recv(1)
@@ -258,7 +270,7 @@ def make_tls(target):
         raise SoloError(f"--via {target.shown}: cannot read its certificates: {error.strerror or error}") from None
 
 
-def encrypt(one: socket, host: str, tls):
+def encrypt(one: socket, host: str, tls: "Any") -> "Any":
     """Return a connected socket that speaks TLS. Raises OSError."""
     from socket import socket as full_socket  # takes 3 ms
 
@@ -272,7 +284,7 @@ def encrypt(one: socket, host: str, tls):
         raise
 
 
-def find_distrust(target, error):
+def find_distrust(target: Target, error: "BaseException | None") -> "SoloError | None":
     """Return a SoloError if `error` or its cause is about a certificate, as asking again cannot help; else None."""
     import ssl
 
@@ -292,7 +304,7 @@ def find_distrust(target, error):
     return None
 
 
-def describe_verification(target, error) -> str:
+def describe_verification(target: Target, error: "Any") -> str:
     if error.verify_code in UNSIGNED:
         return f"is not signed by {target.cafile or 'an authority that this system trusts (cafile of a [via.NAME] names others)'}"
     if error.verify_code in OTHER_HOST:

@@ -1,4 +1,8 @@
-"""The queue of a name at an engine that keeps entries in their order of arrival.
+"""The interface of an engine, and the queue of a name there.
+
+An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its owner's lease. A
+lease has to be renewed: `ttl` seconds after the last renewal the engine gives the name to the next waiter, even if
+the owner's command still runs. lease.py guarantees that the command is dead by then; an engine never has to.
 
 An entry holds the name once its claim is compatible with all entries before it, waiting ones included. So no
 contender overtakes, and the engine's order is all that the contenders have to agree upon.
@@ -6,7 +10,8 @@ contender overtakes, and the engine's order is all that the contenders have to a
 
 from time import monotonic, sleep, time
 
-from solo.engines.engine import Entry, Gone, make_lost
+from solo.engines.engine import Entry, EntryRecord, Gone, make_lost
+from solo.engines.fields import NamedTuple
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.modes import SLOTS, allot_slots, find_conflicts
 from solo.queue import NO_WAIT
@@ -14,9 +19,11 @@ from solo.text.describe import cut_command, describe_note, format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple, Optional
-else:
-    from solo.engines.fields import NamedTuple
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from solo.contention.protocols import Watch
+    from solo.modes import Claim
 
 PAUSE = 0.5  # seconds
 RENEWALS = 5  # in the life of a lease
@@ -32,50 +39,60 @@ class Wait(NamedTuple):
     """
 
     deadline: float
-    watch: object
+    watch: "Watch"
     patience: float = NO_WAIT
-    most: "Optional[int]" = None
+    most: "int | None" = None
     replaces: bool = False
     asker: str = ""
     is_quiet: bool = False
 
 
-class OrderedEngine:
-    """Base of the engines that keep the entries of a name in their order of arrival. The methods that raise
-    NotImplementedError are each engine's own. `entries` are the entries we hold, by name.
+class Engine:
+    """Base of the engines: one connection, with one lease for all names held through it. Methods that raise
+    NotImplementedError are each engine's own.
+
+    `where` names it in messages, without secrets. `caveat` is a warning that -v prints about every lock there, or "".
+    `ttl` is how many seconds an unrenewed lease lives: as requested, and after `acquire` as granted. `skew` is how many
+    seconds its clock is ahead of this host's, 0 if unknown. `keeps_outcomes` is whether it has log_outcome and
+    read_outcomes. `expires_leases` is whether it ends an unrenewed lease without the help of a contender. `is_view`,
+    which the caller may set before `connect`: create nothing there. `entries` are the entries we hold, by name.
+    `client` makes the requests.
+
+    Every method but `acquire` returns within `timeout` seconds. All raise Unreachable if the engine does not answer and
+    SoloError if it refuses; Gone only where stated.
     """
 
-    entries: dict
+    where: str
     ttl: float
+    entries: "dict[str, Entry]"
+    client: "Any"
     caveat = ""
     skew: float = 0.0
     keeps_outcomes = False
     expires_leases = True
     is_view = False
 
-    def close(self):
-        """As Engine.close."""
+    @property
+    def timeout(self) -> float:
+        return float(self.client.timeout)
 
-    def join(self, name: str, record) -> str:
-        """Append our entry to the queue of `name` and return its key. Change nothing if we have an entry there."""
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self.client.timeout = seconds
+
+    def connect(self) -> None:
+        """Connect, and verify that the server can keep locks."""
         raise NotImplementedError
 
-    def leave(self, name: str):
-        """Remove our entry from the queue of `name`, if there is one."""
-        raise NotImplementedError
+    def close(self) -> None:
+        """Close the connection. Call it after `release`."""
 
-    def read_queue(self, name: str) -> list:
-        """Return the entries of `name` in order of arrival; those after ours may be left out. Their `is_held` is not set."""
-        raise NotImplementedError
+    # --- the lease --------------------------------------------------------------------------------------------------
 
-    def rewrite(self, entry: Entry):
-        """Store the record of `entry`, which is ours. Raises Gone if the engine no longer has the entry."""
-        raise NotImplementedError
+    def renew(self) -> "str | None":
+        """Renew the lease and verify that all our entries are still there. Raises Gone if not.
 
-    def wait_change(self, name: str, key: "Optional[str]", deadline: float) -> bool:
-        """Block until the entry `key`, None for any, may have changed since read_queue.
-
-        Return False at the deadline.
+        Return the contender that asks us to end (ask_to_end), or None.
         """
         raise NotImplementedError
 
@@ -84,14 +101,78 @@ class OrderedEngine:
         """The seconds between two renewals of a waiter."""
         return self.ttl / RENEWALS
 
-    def acquire(self, name: str, record, wait: Wait) -> Entry:
+    def release(self) -> None:
+        """Give up all our entries and the lease. Our command has ended."""
+        raise NotImplementedError
+
+    # --- the queue --------------------------------------------------------------------------------------------------
+
+    def acquire(self, name: str, record: EntryRecord, wait: Wait) -> Entry:
+        """Return our entry for `name` once it is held, has its slots, and was renewed after that.
+
+        Parents are acquired first. Raises Busy. After any exception we have left the queue.
+        """
         self.entries[name] = Contender(self, name, record, wait).acquire()
         return self.entries[name]
 
-    def record_child(self, pid: int):
+    def join(self, name: str, record: EntryRecord) -> str:
+        """Append our entry to the queue of `name` and return its key. Change nothing if we have an entry there."""
+        raise NotImplementedError
+
+    def leave(self, name: str) -> None:
+        """Remove our entry from the queue of `name`, if there is one."""
+        raise NotImplementedError
+
+    def read_queue(self, name: str) -> "list[Entry]":
+        """Return the entries of `name` in order of arrival; those after ours may be left out. Their `is_held` is not set."""
+        raise NotImplementedError
+
+    def rewrite(self, entry: Entry) -> None:
+        """Store the record of `entry`, which is ours. Raises Gone if the engine no longer has the entry."""
+        raise NotImplementedError
+
+    def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
+        """Block until the entry `key`, None for any, may have changed since read_queue.
+
+        Return False at the deadline.
+        """
+        raise NotImplementedError
+
+    def record_child(self, pid: int) -> None:
+        """Record in our entries that the command runs, as `pid`."""
         for name, entry in self.entries.items():
             self.entries[name] = entry._replace(record=entry.record.start(pid))
             self.rewrite(self.entries[name])
+
+    # --- for views and other contenders -----------------------------------------------------------------------------
+
+    def list_entries(self, name: "str | None" = None) -> "list[Entry]":
+        """Return the entries of one name, or of all, each queue in its order."""
+        raise NotImplementedError
+
+    def ask_to_end(self, entry: Entry, asker: str) -> None:
+        """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next renewal."""
+        raise NotImplementedError
+
+    def read_once(self, name: str) -> "tuple[bytes, Any]":
+        """Return (the text of the last run of `name`, b"" if there is none; its version)."""
+        raise NotImplementedError
+
+    def write_once(self, name: str, version: "Any", text: bytes) -> bool:
+        """Replace the text of this version. Return False if it was changed meanwhile."""
+        raise NotImplementedError
+
+    def log_outcome(self, name: str, number: int, text: bytes) -> None:
+        """Keep the outcome of our hold `number` of `name`, after its release, and only the last KEPT of the name."""
+        raise NotImplementedError
+
+    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
+        """Return [(name, text)] of the outcomes of `name` and of the names nested in it, or all. Sets `skew`."""
+        raise NotImplementedError
+
+    def examine(self) -> "list[tuple[str, str]]":
+        """Return [("ok" or "note", text)] for `solo doctor`: version, clock, promises and their limits."""
+        raise NotImplementedError
 
 
 class Contender:
@@ -106,7 +187,7 @@ class Contender:
     HELD         may still run after the renewal
     """
 
-    def __init__(self, engine: OrderedEngine, name: str, record, wait: Wait):
+    def __init__(self, engine: Engine, name: str, record: EntryRecord, wait: Wait) -> None:
         self.engine = engine
         self.name = name
         self.record = record
@@ -114,8 +195,11 @@ class Contender:
         self.renewer = Renewer(engine)
         self.settled = monotonic() + engine.timeout  # until then earlier entries get time to take their slots
         self.holds_others = bool(engine.entries)  # they are lost with the lease
-        self.key = self.place = None
-        self.queue, self.obstacles, self.asked = [], [], set()
+        self.key: str | None = None
+        self.own: Any = None  # our entry, once `look` has found it
+        self.earlier: list[Entry] = []
+        self.obstacles: list[Entry] = []
+        self.asked: set[str] = set()
         self.is_new = self.is_renewed = self.has_changed = self.has_slots = False
 
     def acquire(self) -> Entry:
@@ -126,7 +210,8 @@ class Contender:
                 try:
                     state = self.look()
                     if state is HELD:
-                        return self.queue[self.place]._replace(is_held=True)
+                        held: Entry = self.own._replace(is_held=True)
+                        return held
                     self.STEPS[state](self)
                 except Gone as error:
                     if self.holds_others:
@@ -145,35 +230,36 @@ class Contender:
         """Read the queue and return our state. Raises Unreachable, SoloError, Gone."""
         if self.key is None:
             return NEW
-        self.queue = self.engine.read_queue(self.name)
-        self.place = find_place(self.queue, self.key)
-        if self.place is None:
+        queue = self.engine.read_queue(self.name)
+        at = find_index(queue, self.key)
+        if at is None:
             return LOST
-        self.obstacles = find_obstacles(self.queue, self.place)
+        self.earlier, self.own = queue[:at], queue[at]
+        self.obstacles = find_obstacles(self.earlier, self.own.record.claim)
         if self.obstacles:
             self.is_renewed = False
             return BLOCKED
         # A rewrite whose answer was lost may have succeeded; later entries then rely on its slots.
-        has_slots = self.has_slots or self.queue[self.place].record.slot
+        has_slots = self.has_slots or self.own.record.slot
         if self.record.claim.mode == SLOTS and not has_slots:
-            return UNSETTLED if find_unready(self.queue[: self.place]) else SLOTLESS
+            return UNSETTLED if find_unready(self.earlier) else SLOTLESS
         return HELD if self.is_renewed else UNCONFIRMED
 
-    def join(self):
+    def join(self) -> None:
         self.key = self.engine.join(self.name, self.record)
         if not self.holds_others:
             self.renewer = Renewer(self.engine)
         self.is_new, self.is_renewed, self.has_slots = True, False, False
 
-    def start_over(self):
+    def start_over(self) -> None:
         if self.holds_others:
             raise Gone("the place in the queue was lost")
         self.key = None
         check_patience(self.wait, Unreachable(f"{self.engine.where}: the place in the queue was lost"))
 
-    def wait_for_obstacles(self):
+    def wait_for_obstacles(self) -> None:
         """Block until an obstacle may have gone. Raises Busy, Superseded."""
-        refuse(self.queue[: self.place], self.obstacles, self.wait, self.is_new)
+        refuse(self.earlier, self.obstacles, self.wait, self.is_new)
         self.is_new = self.has_changed = False
         ask_obstacles_to_end(self.engine, self.obstacles, self.wait, self.asked)
         self.wait.watch(self.wait_change, self.wait.deadline, self.describe)
@@ -191,34 +277,34 @@ class Contender:
                 return False
         return True
 
-    def describe(self) -> "tuple[Optional[int], str, str]":
+    def describe(self) -> "tuple[int | None, str, str]":
         """Return (our place among the waiters or None, a text, no forecast) for the progress line."""
         try:
             queue = mark_holds(self.engine.read_queue(self.name))
-            place = find_place(queue, self.key)
-            obstacles = [] if place is None else find_obstacles(queue, place)
+            at = find_index(queue, self.key)
+            obstacles = [] if at is None else find_obstacles(queue[:at], queue[at].record.claim)
             # Remember a change seen here: wait_change may report only later ones.
             self.has_changed = [one.key for one in obstacles] != [one.key for one in self.obstacles]
-            if place is None:
+            if at is None:
                 return None, "the lease ran out", ""
-            return count_waiters(queue[:place]) + 1, describe_entries(obstacles) if obstacles else "free just now", ""
+            return count_waiters(queue[:at]) + 1, describe_entries(obstacles) if obstacles else "free just now", ""
         except (SoloError, Gone) as error:
             return None, str(error), ""
 
-    def wait_for_slots(self):
+    def wait_for_slots(self) -> None:
         """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
         if monotonic() >= max(self.settled, self.wait.deadline):
-            raise make_busy(find_unready(mark_holds(self.queue[: self.place])))
+            raise make_busy(find_unready(mark_holds(self.earlier)))
         self.renewer.renew_in_time()
         self.engine.wait_change(self.name, None, monotonic() + PAUSE)
 
-    def take_slots(self):
-        taken = [pair for other in self.queue[: self.place] for pair in other.record.slot]
+    def take_slots(self) -> None:
+        taken = [pair for other in self.earlier for pair in other.record.slot]
         record = self.record._replace(slot=allot_slots(self.record.claim, taken))
-        self.engine.rewrite(self.queue[self.place]._replace(record=record))
+        self.engine.rewrite(self.own._replace(record=record))
         self.has_slots = True
 
-    def confirm(self):
+    def confirm(self) -> None:
         self.renewer.renew()
         self.is_renewed = True
 
@@ -235,29 +321,29 @@ class Contender:
 class Renewer:
     """Renews the lease of a waiter when that is due, whether the queue changes seldom or often."""
 
-    def __init__(self, engine):
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.due = monotonic() + engine.period
 
-    def renew(self):
+    def renew(self) -> None:
         """Renew now. Raises Superseded if a contender asks us to end; Unreachable, Gone."""
         asker = self.engine.renew()
         self.due = monotonic() + self.engine.period
         if asker:
             raise Superseded(f"superseded by {asker}")
 
-    def renew_in_time(self):
+    def renew_in_time(self) -> None:
         if monotonic() >= self.due:
             self.renew()
 
 
-def check_patience(wait: Wait, error: SoloError):
+def check_patience(wait: Wait, error: SoloError) -> None:
     """Raise `error` unless the engine may be asked again."""
     if monotonic() >= wait.patience:
         raise error
 
 
-def pause(wait: Wait, error):
+def pause(wait: Wait, error: Exception) -> None:
     """Wait before the engine is asked again, with `error` as the progress."""
 
     def block(deadline: float) -> bool:
@@ -267,7 +353,7 @@ def pause(wait: Wait, error):
     wait.watch(block, wait.patience, lambda: (None, str(error), ""))
 
 
-def ask_until_answered(wait: Wait, ask, *words):
+def ask_until_answered(wait: Wait, ask: "Callable[..., Any]", *words: "Any") -> "Any":
     """Call `ask` until it no longer raises Unreachable, or the patience is over. Return what it returns."""
     while True:
         try:
@@ -277,30 +363,28 @@ def ask_until_answered(wait: Wait, ask, *words):
             pause(wait, error)
 
 
-def leave(engine, name: str):
+def leave(engine: Engine, name: str) -> None:
     try:
         engine.leave(name)
     except (SoloError, Gone):
         pass  # the entry ends with the lease
 
 
-def find_place(queue: list, key: str) -> "Optional[int]":
+def find_index(queue: "list[Entry]", key: "str | None") -> "int | None":
     return next((at for at, entry in enumerate(queue) if entry.key == key), None)
 
 
-def find_obstacles(queue: list, place: int) -> list:
-    """Return the earlier entries that keep the entry at `place` from running."""
-    return [
-        queue[at] for at in find_conflicts(queue[place].record.claim, [other.record.claim for other in queue[:place]])
-    ]
+def find_obstacles(earlier: "list[Entry]", claim: "Claim") -> "list[Entry]":
+    """Return those of the earlier entries that keep an entry with this claim from running."""
+    return [earlier[at] for at in find_conflicts(claim, [other.record.claim for other in earlier])]
 
 
-def find_unready(earlier: list) -> list:
+def find_unready(earlier: "list[Entry]") -> "list[Entry]":
     """Return the entries without slots yet. They take slots one after another, so no slot is taken twice."""
     return [other for other in earlier if other.record.claim.mode == SLOTS and not other.record.slot]
 
 
-def ask_obstacles_to_end(engine, obstacles: list, wait: Wait, asked: set):
+def ask_obstacles_to_end(engine: Engine, obstacles: "list[Entry]", wait: Wait, asked: "set[str]") -> None:
     """With --replace, ask each obstacle to end, once. `asked` are the keys of those already asked."""
     for obstacle in obstacles if wait.replaces else ():
         if obstacle.key not in asked:
@@ -308,17 +392,15 @@ def ask_obstacles_to_end(engine, obstacles: list, wait: Wait, asked: set):
             asked.add(obstacle.key)
 
 
-def refuse(earlier: list, obstacles: list, wait: Wait, is_new: bool):
+def refuse(earlier: "list[Entry]", obstacles: "list[Entry]", wait: Wait, is_new: bool) -> None:
     """Raise Busy if a contender may not wait, or no longer: these `obstacles` are among the `earlier` entries."""
-    is_late, has_limit = monotonic() >= wait.deadline, is_new and wait.most is not None
-    if is_late or has_limit:
-        earlier = mark_holds(earlier)
-        if is_late or count_waiters(earlier) >= wait.most:
-            keys = {entry.key for entry in obstacles}
-            raise make_busy([entry for entry in earlier if entry.key in keys])
+    is_full = is_new and wait.most is not None and count_waiters(mark_holds(earlier)) >= wait.most
+    if is_full or monotonic() >= wait.deadline:
+        keys = {entry.key for entry in obstacles}
+        raise make_busy([entry for entry in mark_holds(earlier) if entry.key in keys])
 
 
-def mark_holds(queue: list) -> list:
+def mark_holds(queue: "list[Entry]") -> "list[Entry]":
     """Return the entries of a queue with `is_held` set."""
     claims = [entry.record.claim for entry in queue]
     return [
@@ -327,20 +409,20 @@ def mark_holds(queue: list) -> list:
     ]
 
 
-def count_waiters(entries: list) -> int:
+def count_waiters(entries: "list[Entry]") -> int:
     """Return how many of the entries wait. Their `is_held` is set."""
     return sum(not entry.is_held for entry in entries)
 
 
-def sort_queues(entries: list) -> list:
+def sort_queues(entries: "Iterable[Entry]") -> "list[Entry]":
     """Return entries of any names as Engine.list_entries does: each queue in its order, with `is_held` set."""
-    queues = {}
+    queues: dict[str, list[Entry]] = {}
     for entry in entries:
         queues.setdefault(entry.name, []).append(entry)
     return [entry for _, queue in sorted(queues.items()) for entry in mark_holds(queue)]
 
 
-def make_busy(obstacles: list) -> Busy:
+def make_busy(obstacles: "list[Entry]") -> Busy:
     """Return what to raise for these obstacles, whose `is_held` is set."""
     shown = choose_shown(obstacles)
     busy = Busy(f"busy: {describe_holders(shown)}")
@@ -348,18 +430,19 @@ def make_busy(obstacles: list) -> Busy:
     return busy
 
 
-def describe_entries(entries: list) -> str:
+def describe_entries(entries: "list[Entry]") -> str:
     """Return the text of describe_holders for those to show, with the note of the first one."""
     shown = choose_shown(entries)
-    return describe_holders(shown) + describe_note(shown[0].record)
+    record: Any = shown[0].record  # it has a note, as a Record has
+    return describe_holders(shown) + describe_note(record)
 
 
-def choose_shown(obstacles: list) -> list:
+def choose_shown(obstacles: "list[Entry]") -> "list[Entry]":
     """Return the holders among the obstacles, or, if all of them wait, all."""
     return [entry for entry in obstacles if entry.is_held] or obstacles
 
 
-def describe_holders(entries: list) -> str:
+def describe_holders(entries: "list[Entry]") -> str:
     """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are more entries.
 
     If the first one waits: `pid 4711 on db1 (backup.sh --full) has waited for 3h12m`.
@@ -368,6 +451,6 @@ def describe_holders(entries: list) -> str:
     more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
     if record.launcher is None:
         return f"held by another program ({entries[0].key}){more}"
-    span = format_duration(time() - record.since)
+    span = format_duration(time() - (record.since or time()))
     owner = f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
     return f"held for {span} by {owner}{more}" if entries[0].is_held else f"{owner} has waited for {span}{more}"

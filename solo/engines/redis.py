@@ -11,7 +11,7 @@ from time import monotonic, sleep, time
 
 from solo.engines import network
 from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
-from solo.engines.queue import OrderedEngine, sort_queues
+from solo.engines.queue import Engine, sort_queues
 from solo.engines.resp import Connection, Refused
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -98,8 +98,8 @@ redis.call('zremrangebyrank', KEYS[1], 0, ARGV[3])
 """
 
 
-class Redis(OrderedEngine):
-    """An OrderedEngine; see also engine.Engine."""
+class Redis(Engine):
+    """See queue.Engine."""
 
     keeps_outcomes = True
     caveat = "Redis is best effort: after a restart, a failover or a step of its clock two may run; SOLO_TOKEN tells them apart"
@@ -115,7 +115,9 @@ class Redis(OrderedEngine):
         self.where = target.shown
         self.milliseconds = max(1, round(ttl * 1000))
         self.ttl = self.milliseconds / 1000
-        self.connection = Connection(target, network.make_tls(target) if target.scheme == "rediss" else None, timeout)
+        self.client = self.connection = Connection(
+            target, network.make_tls(target) if target.scheme == "rediss" else None, timeout
+        )
         self.is_open = False  # whether its last call was answered
         self.owner = make_owner()
         self.info = {}
@@ -123,15 +125,6 @@ class Redis(OrderedEngine):
         self.joined = []  # names with our entry in their queue
         self.entries = {}  # our held entries by name
         self.seen = []  # the queue as it was last read
-        self.once = b""  # the last period as it was last read
-
-    @property
-    def timeout(self) -> float:
-        return self.connection.timeout
-
-    @timeout.setter
-    def timeout(self, seconds: float):
-        self.connection.timeout = seconds
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -207,13 +200,8 @@ class Redis(OrderedEngine):
     def join(self, name: str, record) -> str:
         if name not in self.joined:
             self.joined.append(name)
-        self.run(
-            JOIN,
-            [*self.make_pairs([name]), make_key(name, b"fence")],
-            self.owner,
-            self.milliseconds,
-            record.format(self.skew),
-        )
+        keys = [*self.make_pairs([name]), make_key(name, b"fence")]
+        self.run(JOIN, keys, self.owner, self.milliseconds, record.format(self.skew))
         return decode(make_key(name, self.owner))
 
     def leave(self, name: str):
@@ -261,19 +249,12 @@ class Redis(OrderedEngine):
     def ask_to_end(self, entry, asker: str):
         self.run(ASK, [encode(entry.key)], encode(asker))
 
-    def read_once(self, name: str):
-        from solo.contention.period import parse_ran
+    def read_once(self, name: str) -> tuple:
+        text = self.call("GET", make_key(name, b"once")) or b""
+        return text, text
 
-        self.once = self.call("GET", make_key(name, b"once")) or b""
-        return parse_ran(self.once)
-
-    def write_once(self, name: str, before, ran) -> bool:
-        from solo.contention.period import format_ran
-
-        return (
-            self.read_once(name) == before
-            and self.run(ONCE, [make_key(name, b"once")], self.once, format_ran(ran)) == 1
-        )
+    def write_once(self, name: str, version: bytes, text: bytes) -> bool:
+        return bool(self.run(ONCE, [make_key(name, b"once")], version, text) == 1)
 
     def log_outcome(self, name: str, number: int, text: bytes):
         self.run(LOG, [make_key(name, b"log")], number, text, -1 - KEPT)
@@ -341,5 +322,4 @@ def make_entries(found: list, skew: float = 0.0) -> list:
 
 def tidy(error: Exception) -> str:
     """Return the text of an error in one line, without the script's checksum and the code that says nothing."""
-    text = getattr(error, "strerror", None) or str(error)
-    return " ".join(text.partition(" script: ")[0].split()).removeprefix("ERR ") or type(error).__name__
+    return " ".join(network.describe(error).partition(" script: ")[0].split()).removeprefix("ERR ")

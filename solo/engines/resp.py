@@ -9,7 +9,7 @@ from solo.engines import network
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import Any
 
 LARGEST, LONGEST_LINE = 1 << 26, 1 << 16  # bytes
 MOST, DEEPEST = 1 << 20, 8  # items of an array, and arrays in each other
@@ -29,7 +29,7 @@ class Connection:
         login = [target.user, target.password or ""] if target.user else [target.password]
         self.greetings = [] if login == [None] else [["AUTH", *login]]
         self.greetings += [["SELECT", target.path]] if int(target.path or 0) else []
-        self.sock: Optional[network.Timed] = None
+        self.sock: network.Timed | None = None
         self.data = b""
 
     def call(self, *words: object) -> "Any":
@@ -96,7 +96,7 @@ class Connection:
         line, _, self.data = self.data.partition(b"\r\n")
         return line
 
-    def read_bulk(self, sock: "network.Timed", size: int) -> "Optional[bytes]":
+    def read_bulk(self, sock: "network.Timed", size: int) -> "bytes | None":
         if size < 0:
             return None
         while len(self.data) < size + 2:

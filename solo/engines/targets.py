@@ -4,14 +4,17 @@ A password is never taken from the command line or the environment, which others
 Exception: the keys of AWS, which its own tools take from the environment.
 """
 
+from solo.engines.fields import NamedTuple
 from solo.engines.network import Target, split_host, unquote
 from solo.errors import SoloError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple
-else:
-    from solo.engines.fields import NamedTuple
+    from collections.abc import Callable
+    from typing import Any
+
+    from solo.engines.lease import Terms
+    from solo.engines.queue import Engine
 
 CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
@@ -53,7 +56,7 @@ ENGINES = {
 }
 
 
-def open_engine(where: str, terms):
+def open_engine(where: str, terms: "Terms") -> "Engine":
     """Return the Engine of --via `where`, not yet connected, for a lease of these Terms. Raises SoloError, UsageError."""
     target = find_target(where)
     kind = ENGINES[target.scheme]
@@ -69,7 +72,7 @@ def open_engine(where: str, terms):
     return make(target, terms.ttl, terms.timeout)
 
 
-def import_engine(kind: Kind):
+def import_engine(kind: Kind) -> "Callable[[Target, float, float], Engine]":
     """Return the class of an engine. Raises ImportError."""
     if kind is ETCD:
         from solo.engines.etcd import Etcd
@@ -104,7 +107,8 @@ def find_target(where: str) -> Target:
         return read_password(target)
     import os
 
-    known, files = {}, find_configurations()
+    known: dict[str, Target] = {}
+    files = find_configurations()
     for path in files:
         known.update(read_configuration(path))
     if where not in known:
@@ -183,7 +187,7 @@ def is_scheme(text: str) -> bool:
     return text[:1].isalpha() and text.isascii() and text.translate(dict.fromkeys(map(ord, "+.-"))).isalnum()
 
 
-def split_setting(text: str) -> tuple:
+def split_setting(text: str) -> "tuple[str, str]":
     """Return (key, value) of `key=value` in a query. Raises ValueError."""
     key, equals, value = text.replace("+", " ").partition("=")
     if not equals:
@@ -191,7 +195,7 @@ def split_setting(text: str) -> tuple:
     return unquote(key), unquote(value)
 
 
-def find_configurations() -> list:
+def find_configurations() -> "list[str]":
     import os
     import pwd
 
@@ -201,7 +205,7 @@ def find_configurations() -> list:
         return [CONFIGURATION]
 
 
-def read_configuration(path: str) -> dict:
+def read_configuration(path: str) -> "dict[str, Target]":
     """Return the targets of one file by name, none if there is no such file. Raises SoloError."""
     import os
     import stat
@@ -237,17 +241,18 @@ def has_secret(target: Target) -> bool:
     return target.password is not None or any(map(is_secret, target.settings))
 
 
-def load_toml(data: str) -> dict:
+def load_toml(data: str) -> "dict[str, Any]":
     import sys
 
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
-    return tomllib.loads(data)
+    loaded: dict[str, Any] = tomllib.loads(data)
+    return loaded
 
 
-def make_target(path: str, name: str, table) -> Target:
+def make_target(path: str, name: str, table: "Any") -> Target:
     """Return the Target of one table [via.NAME]. Raises SoloError."""
     where = f"{path}: [via.{name}]"
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()) or "url" not in table:

@@ -33,7 +33,7 @@ FOUND = [
     ("seen when it was written", "engines/s3/objects.py", "before.get(stored.mark, now) for", "before.get(stored.mark, now - 5) for"),
     ("mark without its renewals", "engines/s3/document.py", "return self.owner, self.number, self.renewals", "return self.owner, self.number, 0"),
     ("PUT without a condition", "engines/s3/objects.py", "        return {\"If-Match\": format_etag(etag, self.is_quoted)}", "        return {\"If-Match\": format_etag(etag, self.is_quoted)} if etag == WRONG else {}"),
-    ("earlier entries ignored", "engines/queue.py", "queue[at] for at in find_conflicts(queue[place].record.claim, [other.record.claim for other in queue[:place]])", "queue[at] for at in find_conflicts(queue[place].record.claim, [other.record.claim for other in queue[: place - 1]])"),
+    ("earlier entries ignored", "engines/queue.py", "find_conflicts(claim, [other.record.claim for other in earlier])", "find_conflicts(claim, [other.record.claim for other in earlier[:-1]])"),
     ("token not raised", "engines/s3/engine.py", "number = document.counter + 1", "number = document.counter"),
 ]  # fmt: skip
 
@@ -201,10 +201,7 @@ class StopEvent:
     def __init__(self):
         self.is_stopped, self.waiting = False, None
 
-    def is_set(self):
-        return self.is_stopped
-
-    def set(self):
+    def send(self):
         self.is_stopped = True
         if self.waiting:
             thread, turn = self.waiting

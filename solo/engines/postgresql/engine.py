@@ -13,7 +13,7 @@ from time import monotonic
 
 from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.postgresql.link import Link, hash_name, make_key
-from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
+from solo.engines.queue import Engine, find_index, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.modes import SLOTS
 
@@ -31,8 +31,8 @@ COLUMNS = (
 LOG, LOG_COLUMNS = "_log", "name text, number bigint, outcome text not null, primary key (name, number)"
 
 
-class PostgreSQL(OrderedEngine):
-    """An OrderedEngine; see also engine.Engine."""
+class PostgreSQL(Engine):
+    """See queue.Engine."""
 
     keeps_outcomes = True
 
@@ -53,22 +53,13 @@ class PostgreSQL(OrderedEngine):
         self.ttl = ttl
         self.is_missing = False  # a view found no table
         me = f"{posix.uname().nodename}:{posix.getpid()}"
-        self.link = Link(target, {**settings, "application_name": f"solo {me}"}, ttl, timeout)
+        self.client = self.link = Link(target, {**settings, "application_name": f"solo {me}"}, ttl, timeout)
         self.owner = f"{me}:{posix.urandom(8).hex()}"
         self.joined = set()  # names with our row in their queue
         self.entries = {}  # our held entries by name
         self.seen = []  # the rows of the queue as it was last read, and their entries
         self.queue = []
         self.look_due = 0.0  # when wait_change reads again without a notification
-        self.once_text = None  # of the last period as it was last read
-
-    @property
-    def timeout(self) -> float:
-        return self.link.timeout
-
-    @timeout.setter
-    def timeout(self, seconds: float):
-        self.link.timeout = seconds
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -217,7 +208,7 @@ class PostgreSQL(OrderedEngine):
             self.channels ^= {one}
 
     def read_queue(self, name: str) -> list:
-        """As OrderedEngine.read_queue, without the entries after ours."""
+        """As Engine.read_queue, without the entries after ours."""
         self.look_due = 0.0
         self.seen = self.read_rows(
             "and name = $1"
@@ -270,7 +261,7 @@ class PostgreSQL(OrderedEngine):
         A claim on slots waits for the entry before it, which rewrites its row when it takes its slots.
         """
         if key is None:
-            earlier = find_unready(self.queue[: find_place(self.queue, self.make_entry_key(name))])
+            earlier = find_unready(self.queue[: find_index(self.queue, self.make_entry_key(name))])
             key = earlier[-1].key if earlier else None
         return next((entry.number for entry in self.queue if entry.key == key), None)
 
@@ -287,24 +278,16 @@ class PostgreSQL(OrderedEngine):
     def ask_to_end(self, entry, asker: str):
         self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)
 
-    def read_once(self, name: str):
-        from solo.contention.period import parse_ran
-
+    def read_once(self, name: str) -> tuple:
         known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE)
-        self.once_text = known[0][0] if known else None
-        return parse_ran(self.once_text.encode()) if known else None
+        return (known[0][0].encode(), known[0][0]) if known else (b"", None)
 
-    def write_once(self, name: str, before, ran) -> bool:
-        from solo.contention.period import format_ran
-
-        if self.read_once(name) != before:
-            return False
-        text = format_ran(ran).decode()
-        if self.once_text is None:
+    def write_once(self, name: str, version, text: bytes) -> bool:
+        if version is None:
             added = "insert into TABLE (name, owner, note) values ($1, $2, $3) on conflict do nothing returning 1"
-            return bool(self.ask(added, name, ONCE, text))
+            return bool(self.ask(added, name, ONCE, text.decode()))
         changed = "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 returning 1"
-        return bool(self.ask(changed, name, ONCE, text, self.once_text))
+        return bool(self.ask(changed, name, ONCE, text.decode(), version))
 
     def log_outcome(self, name: str, number: int, text: bytes):
         # A snapshot: the deletion does not see the new row.

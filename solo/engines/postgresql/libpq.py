@@ -12,7 +12,7 @@ from solo.process.library import Bytes, Int, Pointer, find_function, load_librar
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, Optional
+    from typing import Any
 
 SYSTEM = "libpq.so.5"
 BUNDLED = "psycopg_binary.libs"  # a folder beside the Python library psycopg_binary, with a libpq
@@ -114,7 +114,7 @@ class Connection:
         if address:
             pq.PQfinish(address)
 
-    def send(self, query: bytes, values: "list[Optional[bytes]]") -> None:
+    def send(self, query: bytes, values: "list[bytes | None]") -> None:
         texts = (Bytes * len(values))(*values)
         self.check(pq.PQsendQueryParams(self.address, query, len(values), None, texts, None, None, 0))
 
@@ -131,7 +131,7 @@ class Connection:
         """Return whether get_result would block."""
         return bool(pq.PQisBusy(self.address))
 
-    def get_result(self) -> "Optional[Result]":
+    def get_result(self) -> "Result | None":
         address = pq.PQgetResult(self.address)
         return Result(address) if address else None
 
@@ -150,7 +150,7 @@ class Connection:
             raise LibpqError(self.get_message().decode(errors="replace"))
 
 
-def read_value(address: int, row: int, column: int) -> "Optional[bytes]":
+def read_value(address: int, row: int, column: int) -> "bytes | None":
     value: bytes = pq.PQgetvalue(address, row, column)
     return value if value or not pq.PQgetisnull(address, row, column) else None
 

@@ -12,17 +12,12 @@ from time import monotonic, sleep
 
 from solo.engines import json, network
 from solo.engines.dates import parse_date
+from solo.engines.fields import NamedTuple
 from solo.engines.http import Connection
 from solo.engines.s3.answers import find_text
 from solo.engines.s3.proxy import dial
 from solo.engines.s3.sign import format_query
 from solo.errors import SoloError, Unreachable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NamedTuple, Optional
-else:
-    from solo.engines.fields import NamedTuple
 
 LARGEST = 1 << 20  # bytes of a file or an answer
 CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
@@ -45,15 +40,15 @@ class Keys(NamedTuple):
 
     identifier: str
     secret: str
-    token: "Optional[str]" = None
-    expires: "Optional[float]" = None
+    token: "str | None" = None
+    expires: "float | None" = None
     source: str = ""
 
 
 class Settings:
     """The environment and the files of AWS. `profile` is the chosen one, {} if there is none."""
 
-    def __init__(self, environment: "Optional[dict[bytes, bytes]]" = None) -> None:
+    def __init__(self, environment: "dict[bytes, bytes] | None" = None) -> None:
         self.environment = {
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (posix.environ if environment is None else environment).items()
@@ -170,6 +165,14 @@ def make_missing(why: str) -> SoloError:
     return SoloError(f"cannot find access keys for --via s3{why} (set {places})")
 
 
+def read_token(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(LARGEST).decode("latin-1").strip()
+    except OSError as error:
+        raise SoloError(f"cannot read {path}: {error.strerror}") from None
+
+
 def parse_keys(data: bytes, source: str) -> Keys:
     """Return the keys in an answer of a process, a container or an instance. Raises SoloError."""
     try:
@@ -244,17 +247,14 @@ def reap(pid: int, deadline: float) -> None:
 def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
     """Return the keys of a role for the token in a file, as on EKS. The request needs no signature."""
     region = settings.find_region() or "us-east-1"
-    default = f"https://sts.{region}.amazonaws.com" + ".cn" * region.startswith("cn-")
+    has_fips = settings.is_set("use_fips_endpoint") and not region.startswith("us-gov-")  # all hosts there are FIPS
+    host = "sts-fips" if has_fips else "sts"
+    default = f"https://{host}.{region}.amazonaws.com" + ".cn" * region.startswith("cn-")
     url = (
         settings.find("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL") or settings.profile.get("sts.endpoint_url") or default
     )
     session = settings.find("AWS_ROLE_SESSION_NAME") or settings.profile.get("role_session_name") or "solo"
-    try:
-        with open(file, "rb") as opened:
-            token = opened.read(LARGEST).decode("latin-1").strip()
-    except OSError as error:
-        raise SoloError(f"cannot read {file}: {error.strerror}") from None
-    words = {"RoleArn": arn, "RoleSessionName": session, "WebIdentityToken": token}
+    words = {"RoleArn": arn, "RoleSessionName": session, "WebIdentityToken": read_token(file)}
     body = f"{IDENTITY}&{format_query(words)}"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     status, data = fetch("POST", url, headers, monotonic() + timeout, body, settings)
@@ -270,21 +270,11 @@ def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
 
 
 def ask_container(settings: Settings, url: str, timeout: float) -> Keys:
-    headers = {}
-    path, token = (
-        settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
-        settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
-    )
-    if path:
-        try:
-            with open(path, "rb") as file:
-                token = file.read(LARGEST).decode("latin-1").strip()
-        except OSError as error:
-            raise SoloError(f"cannot read {path}: {error.strerror}") from None
-    if token:
-        if not token.isprintable():
-            raise SoloError("AWS_CONTAINER_AUTHORIZATION_TOKEN: not one line")
-        headers["Authorization"] = token
+    path = settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+    token = read_token(path) if path else settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+    if not token.isprintable():
+        raise SoloError("AWS_CONTAINER_AUTHORIZATION_TOKEN: not one line")
+    headers = {"Authorization": token} if token else {}
     return parse_keys(fetch_body("GET", url, headers, monotonic() + timeout), "the container's credentials")
 
 
@@ -317,7 +307,7 @@ def fetch(
     headers: "dict[str, str]",
     deadline: float,
     body: str = "",
-    settings: "Optional[Settings]" = None,
+    settings: "Settings | None" = None,
 ) -> "tuple[int, bytes]":
     """Return the status and the body of an answer. With `settings` it may be over TLS, and by a proxy.
 
@@ -345,4 +335,4 @@ def fetch(
         finally:
             one.close()
     except (OSError, ValueError) as error:
-        raise Unreachable(f"cannot reach {url}: {error}") from None
+        raise Unreachable(f"cannot reach {url}: {network.describe(error)}") from None

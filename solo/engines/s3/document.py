@@ -9,13 +9,12 @@ clock, for views.
 import posix
 
 from solo.engines import json
+from solo.engines.fields import NamedTuple
 from solo.engines.lease import LONGEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NamedTuple
-else:
-    from solo.engines.fields import NamedTuple
+    from typing import Any
 
 VERSION = 1
 

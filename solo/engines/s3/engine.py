@@ -34,7 +34,7 @@ from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_
 from solo.engines.lease import RATE
 from solo.engines.queue import (
     RENEWALS,
-    OrderedEngine,
+    Engine,
     ask_until_answered,
     count_waiters,
     find_obstacles,
@@ -50,9 +50,8 @@ from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import Any
 
-    from solo.contention.period import LastRun
     from solo.engines.engine import EntryRecord
     from solo.engines.network import Target
     from solo.engines.queue import Wait
@@ -63,8 +62,8 @@ POLL = (0.5, 1.5)  # seconds; random, so that waiters do not all ask at once
 SELDOM = 10  # times as seldom a waiter asks at most
 
 
-class S3(OrderedEngine):
-    """An OrderedEngine; see also engine.Engine."""
+class S3(Engine):
+    """See queue.Engine."""
 
     expires_leases = False
 
@@ -72,7 +71,7 @@ class S3(OrderedEngine):
         self.where: str = target.shown
         self.ttl = ttl
         self.objects = Objects(target, timeout)
-        self.store = self.objects.store
+        self.client = self.store = self.objects.store
         self.owner = make_word()
         self.joined: list[str] = []  # names with our entry in their queue
         self.entries: dict[str, Entry] = {}  # our held entries by name
@@ -80,14 +79,6 @@ class S3(OrderedEngine):
         self.stale_records: set[str] = set()  # held names whose record the next renewal writes
         self.lives: dict[str, float] = {}  # the ttl of each of our entries
         self.lease_end = self.patience = 0.0  # by the monotonic clock
-
-    @property
-    def timeout(self) -> float:
-        return self.store.timeout
-
-    @timeout.setter
-    def timeout(self, seconds: float) -> None:
-        self.store.timeout = seconds
 
     def connect(self) -> None:
         self.store.renew_keys()
@@ -114,7 +105,7 @@ class S3(OrderedEngine):
     def period(self) -> float:
         return min(self.lives.values(), default=self.ttl) / RENEWALS
 
-    def renew(self) -> "Optional[str]":
+    def renew(self) -> "str | None":
         """As Engine.renew."""
         sent, deadline, yields = monotonic(), self.objects.find_deadline(), None
         if self.period > self.ttl / RENEWALS:  # there is time
@@ -150,14 +141,18 @@ class S3(OrderedEngine):
         if name in self.entries:
             return 1
         owners = [stored.owner for stored in document.queue]
-        place = owners.index(self.owner) if self.owner in owners else len(owners)
-        *earlier, own = mark_holds(self.make_entries(name, document)[: place + 1])
+        at = owners.index(self.owner) if self.owner in owners else len(owners)
+        *earlier, own = mark_holds(self.make_entries(name, document)[: at + 1])
         return 1 if own.is_held else 1 + count_waiters(earlier)
 
-    def yields(self, document: Document) -> bool:
-        """Return whether the first holder's renewal is due, as far as clocks show: only it should write now."""
+    def yields(self, document: Document) -> float:
+        """Return for how many seconds only the first holder should write, as its renewal is due by the store's clock."""
         first = document.queue[0] if document.queue else None
-        return first is not None and 1 / 2 / RENEWALS < (self.store.read_clock() - first.renewed) / first.ttl < 1 / 2
+        if first is None:
+            return 0.0
+        age, period = self.store.read_clock() - first.renewed, first.ttl / RENEWALS
+        # Not until a moment: a poll of each waiter in a crowd would cost more requests than its write.
+        return max(0.0, period - age) + pick_between(0, period / 2) if period / 2 < age < first.ttl / 2 else 0.0
 
     def find_own(self, document: Document) -> Stored:
         own = document.find(self.owner)
@@ -179,9 +174,9 @@ class S3(OrderedEngine):
     # --- the queue ----------------------------------------------------------------------------------------------------
 
     def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
-        """As OrderedEngine.acquire. A contender whose wait is over is busy without an entry, which saves two PUTs."""
-        mine, queue = Entry(name, "", 0, record, False), ask_until_answered(wait, self.read_queue, name)
-        obstacles, stale = find_obstacles([*mark_holds(queue), mine], len(queue)), self.find_stale(name)
+        """As Engine.acquire. A contender whose wait is over is busy without an entry, which saves two PUTs."""
+        queue = ask_until_answered(wait, self.read_queue, name)
+        obstacles, stale = find_obstacles(mark_holds(queue), record.claim), self.find_stale(name)
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
             # Their hosts are probably dead: wait for the proof, which no later contender would wait for either.
             longest = max(stale[entry.key] for entry in obstacles) * (1 + RATE) + 2 * POLL[1]
@@ -248,7 +243,7 @@ class S3(OrderedEngine):
             self.stale_records.add(name)
 
     def read_queue(self, name: str) -> "list[Entry]":
-        """As OrderedEngine.read_queue. Removes entries whose owners are dead."""
+        """As Engine.read_queue. Removes entries whose owners are dead."""
         if name not in self.objects.fresh:
             self.objects.read(name)
         self.objects.fresh.discard(name)
@@ -258,7 +253,7 @@ class S3(OrderedEngine):
         self.queues[name] = self.make_entries(name, self.objects.states[name].document)
         return self.queues[name]
 
-    def wait_change(self, name: str, key: "Optional[str]", deadline: float) -> bool:
+    def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
         before, seen, rank = summarize(self.queues[name], key), None, 1
         while True:
             state = self.objects.states.get(name)
@@ -299,7 +294,7 @@ class S3(OrderedEngine):
 
     # --- for views and other contenders -------------------------------------------------------------------------------
 
-    def list_entries(self, name: "Optional[str]" = None) -> "list[Entry]":
+    def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         entries = []
         for one in self.objects.list_names() if name is None else [name]:
             try:
@@ -323,22 +318,15 @@ class S3(OrderedEngine):
 
         self.objects.change(entry.name, change)
 
-    def read_once(self, name: str) -> "Optional[LastRun]":
-        from solo.contention.period import parse_ran
+    def read_once(self, name: str) -> "tuple[bytes, str]":
+        once = self.objects.read(name).document.once
+        return encode(once), once
 
-        found: Optional[LastRun] = parse_ran(encode(self.objects.read(name).document.once))
-        return found
-
-    def write_once(self, name: str, before: "Optional[LastRun]", ran: "Optional[LastRun]") -> bool:
-        from solo.contention.period import format_ran, parse_ran
-
+    def write_once(self, name: str, version: str, text: bytes) -> bool:
         def change(document: Document) -> Document:
-            now = parse_ran(encode(document.once))
-            if now == ran:
-                return document
-            if now != before:
+            if document.once not in (version, text.decode()):
                 raise Changed
-            return document._replace(once=format_ran(ran).decode())
+            return document if document.once == text.decode() else document._replace(once=text.decode())
 
         try:
             self.objects.change(name, change)
@@ -389,6 +377,6 @@ def drop(document: Document, dead: "set[tuple[str, int, int]]") -> Document:
     return document if len(queue) == len(document.queue) else document._replace(queue=queue)
 
 
-def summarize(queue: "list[Entry]", key: "Optional[str]") -> "list[Any]":
+def summarize(queue: "list[Entry]", key: "str | None") -> "list[Any]":
     """Return what a waiter for the entry `key`, None for any, needs to know of a queue."""
     return [(entry.key, entry.record.slot) for entry in queue if key in (None, entry.key)]

@@ -12,24 +12,22 @@ change unless the ETag has changed: from then on the lost PUT can only fail.
 import posix
 from time import monotonic, sleep
 
-from solo.engines.engine import pick_between
+from solo.engines.engine import INVALID_ANSWER, pick_between
+from solo.engines.fields import NamedTuple
 from solo.engines.s3.answers import find_text, find_texts
 from solo.engines.s3.document import Document, parse_document
 from solo.engines.s3.sign import quote
-from solo.engines.s3.store import BUSY, CONFLICT, MISSING, NOT_MODIFIED, OK, REFUSED, Reply, Store
+from solo.engines.s3.store import BUSY, CONFLICT, MISSING, NOT_MODIFIED, REFUSED, Reply, Store
 from solo.errors import SoloError, Unreachable
 from solo.kernel import decode, read_boot_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import NamedTuple, Optional
 
     from solo.engines.network import Target
 
     Change = Callable[[Document], Document]
-else:
-    from solo.engines.fields import NamedTuple
 
 PREFIX, SUFFIX = "solo", ".json"
 SLOWEST = 16.0  # times as seldom, if the store asks us to slow down
@@ -62,6 +60,7 @@ class Objects:
         self.is_quoted = True  # Ceph 16 wants the ETag of If-Match without quotes
         self.proven = ""  # what this process has proved
         self.pace = 1.0  # how much more seldom waiters ask
+        self.delay = 0.0  # seconds that the last PUT took
 
     def make_key(self, name: str) -> str:
         return make_key(self.prefix, name)
@@ -69,7 +68,7 @@ class Objects:
     def find_deadline(self) -> float:
         return monotonic() + self.store.timeout
 
-    def read(self, name: str, deadline: "Optional[float]" = None) -> State:
+    def read(self, name: str, deadline: "float | None" = None) -> State:
         """Return the present state of a name. Raises Unreachable, SoloError."""
         deadline = self.find_deadline() if deadline is None else deadline
         known = self.states.get(name)
@@ -91,17 +90,21 @@ class Objects:
         return state
 
     def get(self, key: str, headers: "dict[str, str]", deadline: float) -> Reply:
-        """Return the answer to a GET. Asks again if the store is busy, or has closed an idle connection."""
+        return self.repeat(deadline, "GET", key, headers)
+
+    def repeat(self, deadline: float, method: str, key: str, headers: "dict[str, str]", body: str = "") -> Reply:
+        """Return the answer. Asks again if the store is busy, or has closed an idle connection."""
         attempt = 0
         while True:
             was_open = self.store.connection is not None
             try:
-                reply = self.store.ask("GET", key, headers, deadline=deadline)
+                reply = self.store.ask(method, key, headers, body, deadline=deadline)
             except Unreachable:
+                self.pace = min(self.pace * 2, SLOWEST)
                 if not was_open or monotonic() >= deadline:
                     raise
                 continue
-            if reply.status not in BUSY:
+            if reply.status not in (*BUSY, CONFLICT):
                 self.pace = max(1.0, self.pace / 2)
                 return reply
             attempt += 1
@@ -111,7 +114,8 @@ class Objects:
         """Sleep before the next try, the longer the more there were. Raises Unreachable if the time is over."""
         if reply.status in BUSY:
             self.pace = min(self.pace * 2, SLOWEST)
-        pause = pick_between(0, min(BACKOFF * 2**attempt, longest))
+        # A store that answers slowly may have too much to do.
+        pause = pick_between(0, min((BACKOFF + self.delay) * 2**attempt, longest))
         if monotonic() + pause < deadline:
             sleep(pause)
         elif reply.status in (CONFLICT, REFUSED):
@@ -124,7 +128,7 @@ class Objects:
             raise SoloError(f"{self.where}: answers without an ETag, so it cannot keep locks")
         try:
             return parse_document(reply.body)
-        except (ValueError, LookupError, TypeError, OverflowError, RecursionError, AttributeError) as error:
+        except INVALID_ANSWER as error:
             raise Foreign(
                 f"{self.where}: the object {self.make_key(name)} has no queue of solo: {error} (remove the object)"
             ) from None
@@ -133,22 +137,23 @@ class Objects:
         self,
         name: str,
         change: "Change",
-        end: "Optional[float]" = None,
-        yields: "Optional[Callable[[Document], bool]]" = None,
+        end: "float | None" = None,
+        yields: "Callable[[Document], float] | None" = None,
     ) -> State:
         """Replace the document by what `change` returns for it, and return the state then.
 
         `change` may be called again, on the document that another contender or our own unanswered PUT wrote; what it raises
-        is raised. Nothing is written if it returns its argument. A refused PUT is repeated until `end`. Nothing is written
-        while `yields` returns True, and the pauses are longer then. Raises Unreachable, SoloError.
+        is raised. Nothing is written if it returns its argument. A refused PUT is repeated until `end`. Before a PUT we wait
+        as long as `yields` returns, and the other pauses are longer with it. Raises Unreachable, SoloError.
         """
         end = self.find_deadline() if end is None else end
         attempt, longest = 0, LONGEST_PAUSE if yields is None else LONGEST_YIELD
         while True:
             deadline = min(end, self.find_deadline())
             state = self.states.get(name) or self.read(name, deadline)
-            if yields is not None and yields(state.document) and monotonic() < end:
-                sleep(pick_between(0, LONGEST_PAUSE))
+            pause = yields(state.document) if yields is not None else 0.0
+            if pause and monotonic() < end:
+                sleep(min(pause, end - monotonic()))
                 self.read(name, self.find_deadline())
                 continue
             wanted = change(state.document)
@@ -176,7 +181,9 @@ class Objects:
         self.fresh.discard(name)
         self.lost[name] = state.etag
         text = document.format()
+        begin = monotonic()
         reply = self.store.ask("PUT", self.make_key(name), self.expect(state.etag), text, deadline=deadline)
+        self.delay = monotonic() - begin
         if reply.status in (REFUSED, MISSING):
             del self.lost[name]
         elif reply.status == 200:
@@ -198,7 +205,7 @@ class Objects:
         """Return what `prove` proves: that this bucket, by this address, honours conditions in this form."""
         return f"{self.store.netloc}{self.store.root} {format_etag('ETag', is_quoted)}"
 
-    def prove(self, state: State, deadline: "Optional[float]" = None) -> str:
+    def prove(self, state: State, deadline: "float | None" = None) -> str:
         """Verify that the store honours conditions, unless `state` or this process knows. Return the proof.
 
         Without a deadline each PUT has its own one, as before a hold: a renewal has no time for them. Raises SoloError,
@@ -212,17 +219,11 @@ class Objects:
         self.proven = proof
         return proof
 
-    def is_refused(self, etag: str, deadline: "Optional[float]") -> bool:
+    def is_refused(self, etag: str, deadline: "float | None") -> bool:
         """Return whether a PUT that replaces this ETag only is refused for that reason. Any other refusal is repeated."""
         deadline = self.find_deadline() if deadline is None else deadline
-        attempt = 0
-        while True:
-            key = f"{self.prefix}{PROOF}"
-            reply = self.store.ask("PUT", key, self.expect(etag), PROOF, deadline=deadline)
-            if reply.status in (*OK, REFUSED):
-                return reply.status == REFUSED
-            attempt += 1
-            self.back_off(attempt, deadline, reply)
+        reply = self.repeat(deadline, "PUT", f"{self.prefix}{PROOF}", self.expect(etag), PROOF)
+        return reply.status in (REFUSED, MISSING)
 
     def observe(self, name: str, document: Document) -> None:
         """Note when each mark was first seen: now, after the answer that showed it."""

@@ -17,8 +17,6 @@ from solo.kernel import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
-
     from solo.engines.s3.credentials import Keys  # which signs nothing, and quotes a form by this module
 
 BLOCK = 64  # bytes of SHA-256
@@ -65,7 +63,7 @@ def sign(
     method, host, path, query = request
     stamp = strftime("%Y%m%dT%H%M%SZ", gmtime(moment))
     digest = hash_hex(body)
-    added: dict[str, Optional[str]] = {"x-amz-content-sha256": digest, "x-amz-date": stamp}
+    added: dict[str, str | None] = {"x-amz-content-sha256": digest, "x-amz-date": stamp}
     added["x-amz-security-token"] = keys.token
     wanted = {**headers, **{name: value for name, value in added.items() if value}}
     signed = sorted((name.lower(), " ".join(value.split())) for name, value in {**wanted, "host": host}.items())

@@ -4,13 +4,13 @@ After its first answer the store's clock is read from the `Date` of each answer 
 views only. No lock depends on it.
 """
 
-from _signal import SIG_SETMASK, pthread_sigmask, valid_signals
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock
 from binascii import b2a_base64
 from time import monotonic, sleep, time
 
 from solo.engines import network
 from solo.engines.dates import find_http_date
+from solo.engines.fields import NamedTuple
 from solo.engines.http import Answer, Connection
 from solo.engines.s3.answers import find_text
 from solo.engines.s3.credentials import Keys, Settings, find_keys
@@ -21,11 +21,9 @@ from solo.kernel import read_boot_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple, NoReturn, Optional
+    from typing import NoReturn
 
     from solo.engines.network import Target
-else:
-    from solo.engines.fields import NamedTuple
 
 LARGEST = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
@@ -76,12 +74,12 @@ class Store:
         self.settings = Settings()
         self.region = target.settings.get("region") or self.settings.find_region() or REGION
         self.endpoint = target.settings.get("endpoint") or self.settings.find_endpoint()
-        self.keys: Optional[Keys] = None
+        self.keys: Keys | None = None
         self.refreshing = allocate_lock()
-        self.connection: Optional[Connection] = None
+        self.connection: Connection | None = None
         self.is_unread = False  # an answer may still come on it
         self.busy = ""  # the code of the last answer, if it was that of a busy store
-        self.clock: Optional[float] = None
+        self.clock: float | None = None
         self.headers = self.make_headers()
         self.place()
         self.tls = self.make_tls() if self.is_encrypted else None
@@ -150,15 +148,8 @@ class Store:
         return find_keys(self.settings, seconds)
 
     def start_refresh(self) -> None:
-        if not self.refreshing.acquire(False):
-            return
-        mask = pthread_sigmask(SIG_SETMASK, valid_signals())  # only the main thread may get signals
-        try:
-            start_new_thread(self.refresh, ())
-        except RuntimeError:
+        if self.refreshing.acquire(False) and not network.start_thread(self.refresh):
             self.refreshing.release()  # the next request tries again
-        finally:
-            pthread_sigmask(SIG_SETMASK, mask)
 
     def refresh(self) -> None:
         try:
@@ -174,10 +165,10 @@ class Store:
         self,
         method: str,
         key: str,
-        headers: "Optional[dict[str, str]]" = None,
+        headers: "dict[str, str] | None" = None,
         body: str = "",
-        query: "Optional[dict[str, str]]" = None,
-        deadline: "Optional[float]" = None,
+        query: "dict[str, str] | None" = None,
+        deadline: "float | None" = None,
     ) -> Reply:
         """Return the answer to a request, also a refusal, or one of a store that is busy. Raises Unreachable, SoloError."""
         deadline = monotonic() + self.timeout if deadline is None else deadline
@@ -241,8 +232,8 @@ class Store:
         self.hang_up()
         if not isinstance(error, (OSError, ValueError)) or isinstance(error, SoloError):
             return error
-        distrust: Optional[SoloError] = network.find_distrust(self.target, error) if self.tls else None
-        reason = isinstance(error, network.TIMEOUTS) and self.busy or tidy(error)
+        distrust: SoloError | None = network.find_distrust(self.target, error) if self.tls else None
+        reason = isinstance(error, network.TIMEOUTS) and self.busy or " ".join(network.describe(error).split())
         return distrust or Unreachable(f"cannot reach {self.where}: {reason}")
 
     def correct(self, answer: Answer, reply: Reply) -> bool:
@@ -284,7 +275,3 @@ def make_digest(body: bytes) -> "dict[str, str]":
     except ImportError:
         return {}  # a Python without it, as for FIPS
     return {"Content-MD5": b2a_base64(md5(body).digest(), newline=False).decode()}
-
-
-def tidy(error: BaseException) -> str:
-    return " ".join((getattr(error, "strerror", None) or str(error)).split()) or type(error).__name__

@@ -23,10 +23,9 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from solo.contention.period import format_ran, parse_ran
 from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.network import make_tls
-from solo.engines.queue import OrderedEngine, sort_queues
+from solo.engines.queue import Engine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -41,8 +40,8 @@ class CreateContainer(Create):
     type = 19  # missing in kazoo
 
 
-class ZooKeeper(OrderedEngine):
-    """An OrderedEngine; see also engine.Engine."""
+class ZooKeeper(Engine):
+    """See queue.Engine."""
 
     keeps_outcomes = True
 
@@ -54,7 +53,9 @@ class ZooKeeper(OrderedEngine):
         if any(part in ("", ".", "..") or not part.isprintable() for part in self.prefix[1:].split("/")):
             raise UsageError(f"--via {target.shown}: not a path that ZooKeeper accepts")
         self.acl = OPEN_ACL_UNSAFE if target.user is None else CREATOR_ALL_ACL
-        self.session = Session(target, make_tls(target) if target.scheme == "zookeepers" else None, ttl, timeout)
+        self.client = self.session = Session(
+            target, make_tls(target) if target.scheme == "zookeepers" else None, ttl, timeout
+        )
         self.entries = {}  # our held entries by name
         self.seen = {}  # mzxid by key, in the queue as it was last read
         self.skew = 0.0  # how far its clock is ahead of this host's
@@ -63,14 +64,6 @@ class ZooKeeper(OrderedEngine):
     @property
     def ttl(self) -> float:  # type: ignore[override]
         return self.session.ttl
-
-    @property
-    def timeout(self) -> float:
-        return self.session.timeout
-
-    @timeout.setter
-    def timeout(self, seconds: float):
-        self.session.timeout = seconds
 
     # --- the lease --------------------------------------------------------------------------------------------------
 
@@ -87,17 +80,12 @@ class ZooKeeper(OrderedEngine):
         )
         if any(isinstance(result, Exception) for results in agreed for result in results):
             raise Gone("its znode was removed")
-        mine = (
-            []
-            if isinstance(ends, NoNodeError)
-            else [end for end in ends if end.startswith(self.format_session() + "-")]
-        )
-        if not mine:
-            return None
-        [asked] = self.session.ask(GetData(f"{self.prefix}/{ENDS}/{mine[0]}", None), deadline=deadline)
-        if isinstance(asked, NoNodeError):
-            return None
-        return (asked[0] or b"").decode(errors="replace") or "another contender"
+        known = [] if isinstance(ends, NoNodeError) else ends
+        for end in [one for one in known if one.startswith(self.format_session() + "-")][:1]:
+            [asked] = self.session.ask(GetData(f"{self.prefix}/{ENDS}/{end}", None), deadline=deadline)
+            if not isinstance(asked, NoNodeError):
+                return (asked[0] or b"").decode(errors="replace") or "another contender"
+        return None
 
     def release(self):
         self.entries = {}
@@ -148,12 +136,10 @@ class ZooKeeper(OrderedEngine):
 
     def read_entry_record(self, data, stat):
         record = parse_entry_record(data or b"")
+        if record.since is None or not self.knows_skew:
+            return record
         # Prefer the ensemble's own date: a record is last written when the command starts.
-        return (
-            record._replace(since=stat.mtime / 1000 - self.skew)
-            if record.since is not None and self.knows_skew
-            else record
-        )
+        return record._replace(since=stat.mtime / 1000 - self.skew)
 
     def create_mark(self, key: str, data: bytes):
         """Create an ephemeral znode. The first one shows the ensemble's clock."""
@@ -190,8 +176,8 @@ class ZooKeeper(OrderedEngine):
             self.create(path.rpartition("/")[0], b"", CONTAINER)
         raise Unreachable(f"{self.where}: {path.rpartition('/')[0]} is removed as soon as it is created")
 
-    def make_path(self, name: str, place: str = "") -> str:
-        return f"{self.prefix}{place}/{quote(encode(name), safe='')}"
+    def make_path(self, name: str, folder: str = "") -> str:
+        return f"{self.prefix}{folder}/{quote(encode(name), safe='')}"
 
     def make_key(self, name: str) -> str:
         return f"{self.make_path(name)}/{self.format_session()}"
@@ -210,28 +196,20 @@ class ZooKeeper(OrderedEngine):
 
     def ask_to_end(self, entry, asker: str):
         """As Engine.ask_to_end. The request ends with our session."""
-        self.create(
-            f"{self.prefix}/{ENDS}/{entry.key.rpartition('/')[2]}-{self.format_session()}", asker.encode(), EPHEMERAL
-        )
+        owner = entry.key.rpartition("/")[2]
+        self.create(f"{self.prefix}/{ENDS}/{owner}-{self.format_session()}", asker.encode(), EPHEMERAL)
 
-    def read_once(self, name: str):
-        return self.read_once_with_version(name)[0]
-
-    def read_once_with_version(self, name: str) -> tuple:
-        """Return (the last period, the version of its znode), both None if there is none."""
+    def read_once(self, name: str) -> tuple:
         _, answer = self.session.ask(Sync(self.prefix), GetData(self.make_path(name, f"/{ONCES}"), None))
-        return (None, None) if isinstance(answer, NoNodeError) else (parse_ran(answer[0] or b""), answer[1].version)
+        return (b"", None) if isinstance(answer, NoNodeError) else (answer[0] or b"", answer[1].version)
 
-    def write_once(self, name: str, before, ran) -> bool:
-        known, version = self.read_once_with_version(name)
-        if known != before:
-            return False
-        path, data = self.make_path(name, f"/{ONCES}"), format_ran(ran)
+    def write_once(self, name: str, version, text: bytes) -> bool:
+        path = self.make_path(name, f"/{ONCES}")
         if version is None:
-            is_done = self.create(path, data, PERSISTENT)
+            is_done = self.create(path, text, PERSISTENT)
         else:
-            is_done = not isinstance(self.session.ask(SetData(path, data, version))[0], REFUSALS)
-        return is_done or self.read_once(name) == ran  # the answer to the first try may have been lost
+            is_done = not isinstance(self.session.ask(SetData(path, text, version))[0], REFUSALS)
+        return is_done or self.read_once(name)[0] == text  # the answer to the first try may have been lost
 
     def log_outcome(self, name: str, number: int, text: bytes):
         path = self.make_path(name, f"/{LOGS}")

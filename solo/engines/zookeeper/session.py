@@ -15,7 +15,7 @@ from kazoo.exceptions import EXCEPTIONS, BadVersionError, NodeExistsError, NoNod
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHeader, Watch
 
 from solo.engines.engine import Gone
-from solo.engines.network import TIMEOUTS, connect, find_distrust
+from solo.engines.network import TIMEOUTS, connect, describe, find_distrust
 from solo.errors import SoloError, Unreachable
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
@@ -90,7 +90,7 @@ class Session:
         """Close the connection; the next one is to another host. Return the text of `error`."""
         self.hang_up()
         self.at = (self.at + 1) % len(self.hosts)
-        return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return describe(error)
 
     def dial(self, deadline: float):
         """Connect to the current host. Raises BROKEN, Gone, SoloError."""
