@@ -143,3 +143,11 @@ def test_fault_in_the_lease_is_found(row):
     status, output = simulate("--mutant", row[0], "--hours", "100", module="simulation.leases")
 
     assert status == 1 and "replay: " in output, output
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words, status", [(("100", "0.2"), 0), (("50", "0.2", "rude"), 1)], ids=["polite", "rude"])
+def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
+    ended, output = simulate(*words, module="simulation.crowd")
+
+    assert (ended, output.count("PUT/s refused")) == (status, 1), output

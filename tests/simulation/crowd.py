@@ -1,4 +1,4 @@
-"""A crowd of waiters at S3 in virtual time: `python -m simulation.crowd WAITERS SECONDS-PER-REQUEST`.
+"""A crowd of waiters at S3 in virtual time: `python -m simulation.crowd WAITERS SECONDS-PER-REQUEST [rude]`.
 
 No request is lost, and no clock is wrong but by the seconds of a Date. So only the rule itself, with which waiters yield, can cost the
 holder its lease.
@@ -11,6 +11,11 @@ from simulation import leases
 from simulation.leases import Host, World, getcurrent, read_clock, real, sleep, suspend
 
 HELD, JOINING = 60.0, 5.0  # virtual seconds: of the holder's command; within which the waiters start
+
+RUDE = {  # nobody yields, or pauses for long after a refused PUT
+    "engines/s3/engine.py": [("if period / 2 < age < first.ttl / 2", "if False")],
+    "engines/s3/objects.py": [("min((BACKOFF + self.delay) * 2**attempt, longest)", "BACKOFF")],
+}
 
 
 class Store(leases.Store):
@@ -76,7 +81,7 @@ def gather(count, latency, seed=1):
 
 
 if __name__ == "__main__":
-    leases.load({})
+    leases.load(RUDE if sys.argv[3:] == ["rude"] else {})
     leases.TTLS = (15.0,)
     real("engines.s3.objects").Store = Store
     loss, refused, seconds = gather(int(sys.argv[1]), float(sys.argv[2]))
