@@ -4,7 +4,6 @@ The store runs in this process. It is late, but answers everything, and refuses 
 """
 
 import asyncio
-import itertools
 import os
 import signal
 import threading
@@ -13,7 +12,7 @@ from email.utils import formatdate
 
 from bench.contestants import TRUE, Bench, Holder, Series, spawn
 
-CROWDS = list(itertools.product((5, 20, 100), (0.02, 0.2)))  # waiters, seconds of a request
+CROWDS = [(count, latency) for count in (5, 20, 100) for latency in (0.02, 0.2)]  # waiters, seconds of a request
 HELD = 60.0  # seconds from the first waiter to the end of the holder: twenty renewals
 
 
@@ -35,9 +34,8 @@ class Store:
                 await asyncio.sleep(self.latency / 2)
                 status, etag, text = self.answer(*first.split()[:2], headers, body)
                 await asyncio.sleep(self.latency / 2)
-                size = f"Content-Length: {len(text)}\r\n" * (status != 304)
-                head = f"HTTP/1.1 {status} -\r\nETag: {etag}\r\nDate: {formatdate(usegmt=True)}\r\n{size}\r\n"
-                writer.write(head.encode() + text)
+                lines = f"ETag: {etag}\r\nDate: {formatdate(usegmt=True)}\r\nContent-Length: {len(text)}"
+                writer.write(f"HTTP/1.1 {status} -\r\n{lines}\r\n\r\n".encode() + text)
         except (EOFError, ConnectionError):
             writer.close()
 
@@ -68,11 +66,9 @@ def measure_crowd(bench: Bench, rounds: int) -> dict:
 def gather(bench: Bench, count: int, latency: float) -> tuple:
     """Return (refused PUTs per second, seconds to the next start, 1 if the holder lost its lease)."""
     store = Store(latency)
-    hosts = [
-        [bench.solo, "--via", store.url, "--dir", f"{bench.folder}/{at}", "-n", "crowd"] for at in range(count + 1)
-    ]
-    with Holder(hosts[0]) as holder:
-        waiters = [spawn([*words, "-w", "forever", TRUE]) for words in hosts[1:]]
+    words = [bench.solo, "--via", store.url, "-n", "crowd", "--dir"]
+    with Holder([*words, f"{bench.folder}/holder"]) as holder:
+        waiters = [spawn([*words, f"{bench.folder}/{at}", "-w", "forever", TRUE]) for at in range(count)]
         seconds = 2 if bench.small else HELD
         time.sleep(seconds)
         rate = store.refused / seconds
