@@ -514,7 +514,7 @@ class Terminal:
     def read_to_end(self):
         """Read until the process closes the terminal; return all output."""
         with suppress(OSError):
-            while part := os.read(self.fd, 65536):
+            while select.select([self.fd], [], [], PATIENCE)[0] and (part := os.read(self.fd, 65536)):
                 self.screen += part
         return self.screen
 

@@ -454,15 +454,6 @@ def test_stop_of_free_name_says_whose_names_were_searched(lab, via):
     assert lab.run("stop", "job").stdout == f"job: not held ({searched})\n".encode()
 
 
-def test_stop_refuses_holder_with_damaged_record(lab):
-    lab.hold("job")
-    lab.find_hold("job").write_bytes(b"garbage")
-
-    result = lab.run("stop", "job")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"cannot be read" in result.stderr
-
-
 @pytest.mark.tool("strace")
 def test_stop_sees_end_of_holder_with_record_damaged_meanwhile(lab):
     """After SIGTERM was sent, the record no longer names the process to watch."""
@@ -482,7 +473,7 @@ def test_stop_ends_others_if_one_cannot_be_ended(lab):
 
     stopped = lab.run("stop", "job")
 
-    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (125, 1)
+    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (125, 1) and b"cannot be read" in stopped.stderr
     assert f"pid {other.pid} ".encode() in stopped.stdout
     assert other.wait(PATIENCE) == -signal.SIGTERM and odd.poll() is None
     first.write_bytes(record)
@@ -569,15 +560,6 @@ def test_clean_follows_no_link_to_another_place(lab):
     cleaner.wait(PATIENCE)
 
     assert (outside / "job").exists()
-
-
-def test_token_grows_across_clean(lab):
-    tokens = []
-    for _ in range(3):
-        tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
-        assert lab.run("clean").stdout == b"job: removed\n"
-
-    assert tokens == sorted(set(tokens))
 
 
 def test_clean_beside_contenders_keeps_exclusion(lab):

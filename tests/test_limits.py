@@ -98,13 +98,6 @@ def start_daemon(lab, *words, then="exit 3"):
     return process
 
 
-def test_daemon_left_behind_does_not_hold_the_name(lab, via):
-    process = start_daemon(lab)
-
-    assert process.wait(PATIENCE) == 3
-    assert lab.run("-n", "job", "true").returncode == 0
-
-
 def test_tree_holds_until_last_descendant_is_dead(lab, via):
     process = start_daemon(lab, "--tree")
     until(lambda: read_state(lab.list()[0]["child"]) == "gone")

@@ -386,39 +386,6 @@ def test_replace_ignores_equal_pid_of_other_namespace(lab):
     assert result.stdout == b"replaced\nspared\n", result.stderr
 
 
-def test_forged_record_does_not_make_root_end_its_victim(shared):
-    """In a sticky directory any user can write a ticket that names any process."""
-    shared.run("-n", "job", "true")  # makes the name's directory root's
-    victim = subprocess.Popen(["sleep", "99"])
-    words = ["/usr/bin/python3", "-IS", "-c", FORGERY, shared.script, str(shared.directory), str(victim.pid)]
-    forger = subprocess.Popen(words, user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    forger.stdout.readline()
-
-    result = shared.run("--replace", "-n", "job", "true")
-    alive = victim.poll() is None
-    kill(victim)
-    forger.communicate()
-
-    assert alive and result.returncode == 125
-    assert b"written by nobody, a user that could not have signalled it" in result.stderr
-
-
-FORGERY = """
-import fcntl, os, sys, time
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
-from solo.identity import read_self, read_stat, read_origin
-from solo.record import RESERVED, Record, format_closing, format_record
-from solo.modes import Claim
-victim = int(sys.argv[3])
-record = Record(read_self(), read_origin(), 65534, Claim("X"), ["job"], None, [b"job"], [], time.time())
-file = open(f"{sys.argv[2]}/job/.hold.{int(time.time() * 1e6):020d}", "w+b", 0)
-file.write(format_record(record)[:-RESERVED] + format_closing((victim, read_stat(victim).start)))
-fcntl.flock(file, fcntl.LOCK_EX)
-print(flush=True)
-sys.stdin.read()
-"""
-
-
 def test_wait_limits_replace(lab):
     lab.hold("job", script=IGNORE_TERM)
 

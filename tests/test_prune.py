@@ -27,38 +27,24 @@ def names(lab):
     return list_names
 
 
-def test_a_new_generated_name_removes_idle_ones_with_their_journals(lab, names):
+def test_only_a_new_generated_name_removes_idle_ones_with_their_journals(lab, names):
+    """Names that were chosen, are held or were used recently stay."""
+    chosen = {"job", "backup-20260930", "deploy-3f9a21c0"}
     for number in range(3):
         lab.run("echo", str(number))
-    lab.run("-n", "job", "true")
+    for name in chosen:
+        lab.run("-n", name, "true")
     lab.hold("held-0123abcd")
     age(lab.directory)
+    lab.run("echo", "0")
+    lab.run("-n", "chosen", "true")
+    assert [len(kept) for kept in names()] == [2 * 3 + 5, 3 + 5]
 
     lab.run("echo", "new")
 
     locks, journals = names()
-    assert {"job", "held-0123abcd"} <= locks & journals
-    assert (len(locks), len(journals)) == (4, 3)  # of a pair only the first name has a journal
-
-
-def test_chosen_names_that_look_generated_stay(lab, names):
-    for name in ("backup-20260930", "deploy-3f9a21c0"):
-        lab.run("-n", name, "true")
-    age(lab.directory)
-
-    lab.run("echo", "new")
-
-    for kept in names():
-        assert {"backup-20260930", "deploy-3f9a21c0"} <= kept
-
-
-def test_recently_used_names_stay(lab, names):
-    for number in range(3):
-        lab.run("echo", str(number))
-
-    lab.run("echo", "new")
-
-    assert [len(kept) for kept in names()] == [8, 4]
+    assert {*chosen, "held-0123abcd", "chosen"} <= locks & journals
+    assert (len(locks), len(journals)) == (2 * 2 + 5, 2 + 5)  # of a pair only the first name has a journal
 
 
 def test_a_run_removes_at_most_sixteen_names(lab, names):
@@ -69,17 +55,6 @@ def test_a_run_removes_at_most_sixteen_names(lab, names):
     lab.run("echo", "new")
 
     assert len(names()[0]) == 2 * 20 - 16 + 2
-
-
-def test_a_run_of_an_existing_name_removes_none(lab, names):
-    lab.run("echo", "1")
-    lab.run("echo", "2")
-    age(lab.directory)
-
-    lab.run("echo", "1")
-    lab.run("-n", "chosen", "true")
-
-    assert len(names()[0]) == 2 * 2 + 1
 
 
 @pytest.mark.tool("strace")

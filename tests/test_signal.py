@@ -42,9 +42,3 @@ def test_an_unknown_signal_is_refused(lab, typed):
 
     assert result.returncode == 125
     assert result.stderr.decode() == f"solo: --signal {typed}: not a signal (like INT, SIGHUP or 10)\n"
-
-
-def test_signal_needs_timeout(lab):
-    result = lab.run("--signal", "INT", "-n", "job", "true")
-
-    assert (result.returncode, result.stderr) == (125, b"solo: --signal needs --timeout\n")
