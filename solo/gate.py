@@ -85,9 +85,9 @@ class Gate:
         """Open the gate, made if it is missing. Raises SoloError, Vanished."""
         try:
             return open_file(self.place, GATE, posix.O_RDWR)
+        except FileNotFoundError:  # in a directory that was removed, or is just being removed by `solo clean`
+            raise Vanished(f"cannot use {self.place.path}: another process removed it") from None
         except OSError as error:
-            if not posix.fstat(self.place.fd).st_nlink:
-                raise Vanished(f"cannot use {self.place.path}: another process removed it") from None
             raise self.fail(explain(GATE, error, self.place)) from None
 
     def close(self) -> None:

@@ -10,22 +10,20 @@ import pytest
 from conftest import ROOT
 from simulation import leases, mutants, programs
 
-SEEDS = [  # scene and seed of a run that once broke a promise
-    ("namespaces", 42)  # a command killed before its holder was forked was refused, for the reason None
-]
+RUNS = 60  # of each scene; they find each fault of mutants.FOUND
 COMPLETE = ["locks", "locks-skip", "locks-kill", "two-plain"]  # scenes that are searched completely
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONHASHSEED": "0"}
 
 
 def simulate(*words, module="simulation"):
     """Return the status and the output of a search."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", module, *words]
-    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", module, *map(str, words)]
+    result = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return result.returncode, result.stdout
 
 
-def read_outcomes(output):
-    return [line for line in output.splitlines() if line.startswith("[(")]
+def read_broken(output):
+    return re.findall(r"^three: .*", output, re.M)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +36,9 @@ def test_program_sees_the_same_on_both_kernels(program, simulated, tmp_path):
     assert programs.run_real(program, tmp_path) == repr(simulated[program.__name__])
 
 
-def test_random_schedules_keep_the_promises():
-    status, output = simulate("--runs", "12")
+@pytest.mark.parametrize("part", range(3))
+def test_random_schedules_keep_the_promises(part):
+    status, output = simulate("--seed", 1 + part * RUNS // 3, "--runs", RUNS // 3)
 
     assert status == 0, output
 
@@ -47,14 +46,7 @@ def test_random_schedules_keep_the_promises():
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 def test_many_random_schedules_keep_the_promises():
-    status, output = simulate("--seconds", "120", "--seed", "1000")
-
-    assert status == 0, output
-
-
-@pytest.mark.parametrize("scene, seed", SEEDS)
-def test_seed_that_failed_passes(scene, seed):
-    status, output = simulate("--scene", scene, "--seed", str(seed), "--runs", "1")
+    status, output = simulate("--seconds", 120, "--seed", 1000)
 
     assert status == 0, output
 
@@ -63,62 +55,48 @@ def test_seed_that_failed_passes(scene, seed):
 @pytest.mark.timeout(3600)
 def test_every_schedule_keeps_the_promises():
     words = [word for scene in COMPLETE for word in ("--scene", scene)]
-    status, output = simulate("--exhaustive", "--seconds", "900", *words)
+    status, output = simulate("--exhaustive", "--seconds", 900, *words)
 
     assert status == 0 and output.count("all: ") == len(COMPLETE), output
 
 
 @pytest.mark.full
 def test_reduction_keeps_the_outcomes():
-    searches = [
-        simulate("--exhaustive", "--seconds", "900", "--outcomes", "--scene", "locks-skip", *words)
-        for words in ((), ("--unreduced",))
-    ]
+    """Print what becomes of the contenders, with and without the reduction."""
+    words = "--exhaustive", "--seconds", 900, "--outcomes", "--scene", "locks-skip"
+    outputs = [simulate(*words)[1], simulate(*words, "--unreduced")[1]]
 
-    assert [status for status, _ in searches] == [0, 0] and "all: " in searches[1][1], searches
-    assert read_outcomes(searches[0][1]) == read_outcomes(searches[1][1]) != []
+    found = [re.findall(r"^(\[\(.*)|all: ", output, re.M) for output in outputs]
+    assert found[0] == found[1] and len(found[0]) == 2, outputs
 
 
 def test_failure_prints_steps_and_what_replays_it():
-    status, output = simulate("--mutant", "gate not locked", "--scene", "three")
-    seed = re.search(r"^replay: make simulation SEED=(\d+) ARGS='--scene three --runs 1'$", output, re.M)[1]
+    words = "--mutant", "gate not locked", "--scene", "three"
+    status, output = simulate(*words)
+    seed = re.search(r"^replay: make simulation ARGS='--scene three --seed (\d+) --runs 1'$", output, re.M)[1]
 
     assert status == 1 and re.search(r"^pid \d+ \(solo\) rename\('\.new\.", output, re.M)
-    again = simulate("--mutant", "gate not locked", "--scene", "three", "--seed", seed, "--runs", "1")
-    assert re.findall(r"^three: .*", again[1], re.M) == re.findall(r"^three: .*", output, re.M)
+    assert read_broken(simulate(*words, "--seed", seed, "--runs", 1)[1]) == read_broken(output) != []
 
 
-def test_path_of_a_complete_search_is_replayed():
-    words = "--mutant", "another process recorded", "--scene", "two-plain"
-    status, output = simulate("--exhaustive", *words)
-    path = re.search(r"^replay: make simulation ARGS='--scene two-plain --path ([^']+)'$", output, re.M)[1]
+@pytest.mark.parametrize(
+    "code, error",
+    [
+        ("load(['gate'], {'gate.py': [('no such text', '')]})", "gate.py has 0 times: no such text"),
+        ("load(['kernel']); import posix; posix.mknod('x')", "Unknown: posix.mknod"),
+    ],
+)
+def test_fault_without_its_text_and_unknown_call_are_errors(code, error):
+    command = [sys.executable, "-c", f"from simulation.modules import load; {code}"]
 
-    assert status == 1
-    assert re.findall(r"^two-plain: .*", simulate(*words, "--path", path)[1], re.M) == re.findall(
-        r"^two-plain: .*", output, re.M
-    )
-
-
-def test_fault_without_its_text_is_an_error():
-    code = "from simulation.modules import load; load(['gate'], {'gate.py': [('no such text', '')]})"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-
-    assert "gate.py has 0 times: no such text" in result.stderr
-
-
-def test_unknown_call_is_an_error():
-    code = "from simulation.modules import load; load(['kernel']); import posix; posix.mknod('x')"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-
-    assert "Unknown: posix.mknod" in result.stderr
+    assert error in subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True).stderr
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("row", mutants.FOUND, ids=lambda row: row[0])
 def test_fault_in_the_hot_path_is_found(row):
-    status, output = simulate("--mutant", row[0], "--scene", row[4], "--seconds", "120")
+    """By the schedules of test_random_schedules_keep_the_promises."""
+    status, output = simulate("--mutant", row[0], "--scene", row[4], "--runs", RUNS)
 
     assert status == 1 and "replay: " in output, output
 

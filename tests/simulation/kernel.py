@@ -8,7 +8,24 @@
 """
 
 import posix as real
-import signal as real_signal
+from _signal import (
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_IGN,
+    SIG_UNBLOCK,
+    SIGALRM,
+    SIGCHLD,
+    SIGCONT,
+    SIGKILL,
+    SIGPIPE,
+    SIGSTOP,
+    SIGTSTP,
+    SIGTTIN,
+    SIGTTOU,
+    SIGURG,
+    SIGWINCH,
+    SIGXFSZ,
+)
 from collections import namedtuple
 from errno import EAGAIN, ECHILD, EINTR, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ESRCH
 
@@ -18,58 +35,25 @@ from simulation import proc
 from simulation.files import FOLDER, Files, Inode, OpenFile, fail
 from simulation.reduction import is_independent
 
-SIG_DFL, SIG_IGN = real_signal.SIG_DFL, real_signal.SIG_IGN
-SIGKILL, SIGSTOP, SIGCONT, SIGCHLD, SIGALRM = (
-    int(number)
-    for number in (
-        real_signal.SIGKILL,
-        real_signal.SIGSTOP,
-        real_signal.SIGCONT,
-        real_signal.SIGCHLD,
-        real_signal.SIGALRM,
-    )
-)
-STOPPING = {int(number) for number in (real_signal.SIGTSTP, real_signal.SIGTTIN, real_signal.SIGTTOU)}
-IGNORED = {SIGCHLD, SIGCONT, int(real_signal.SIGURG), int(real_signal.SIGWINCH)}  # by default
-IGNORED_BY_PYTHON = {int(real_signal.SIGPIPE): SIG_IGN, int(real_signal.SIGXFSZ): SIG_IGN}
+STOPPING = {SIGTSTP, SIGTTIN, SIGTTOU}
+IGNORED = {SIGCHLD, SIGCONT, SIGURG, SIGWINCH}  # by default
+IGNORED_BY_PYTHON = {SIGPIPE: SIG_IGN, SIGXFSZ: SIG_IGN}
 SENT, KERNEL_SENT, EXITED, KILLED, STOPPED = 0, 128, 1, 2, 5  # si_code
 BOOT = 1_700_000_000.0  # when the simulated machine started, in seconds since the epoch
 
 Info = namedtuple("Info", "si_signo si_code si_pid si_uid si_status")
 
-# Calls that other processes can see or change, and the errors that each can be made to fail with.
-POINTS = {
-    "open": (EIO, ENOSPC, EMFILE),
-    "close": (EINTR, EIO),
-    "flock": (ENOMEM,),
-    "pread": (EIO,),
-    "pwrite": (EIO, ENOSPC),
-    "read": (EIO,),
-    "write": (EIO,),
-    "fstat": (EIO,),
-    "stat": (EIO,),
-    "unlink": (EIO,),
-    "rename": (EIO, ENOSPC),
-    "link": (EIO, ENOSPC),
-    "mkdir": (EIO, ENOSPC),
-    "rmdir": (EIO,),
-    "listdir": (EIO, EMFILE),
-    "readlink": (EIO,),
-    "utime": (EIO,),
-    "fork": (EAGAIN, ENOMEM),
-    "pidfd_open": (EMFILE,),
-    "poll": (ENOMEM,),
-    "execve": (),
-    "waitpid": (),
-    "kill": (),
-    "pidfd_send_signal": (),
-    "sigwaitinfo": (),
-    "sigtimedwait": (),
-    "sleep": (),
-    "work": (),
-    "stop_running": (),
-    "_exit": (),
+ERRORS = {  # the calls that each error can come from
+    EIO: "open close pread pwrite read write fstat stat unlink rename link mkdir rmdir listdir readlink utime",
+    ENOSPC: "open pwrite rename link mkdir",
+    EMFILE: "open listdir pidfd_open",
+    ENOMEM: "flock fork poll",
+    EAGAIN: "fork",
+    EINTR: "close",
 }
+# Calls that other processes can see or change.
+POINTS = set("execve waitpid kill pidfd_send_signal sigtimedwait sleep work stop_running _exit".split())
+POINTS.update(*[calls.split() for calls in ERRORS.values()])
 # Those that change what other processes can see. A kill just after another call leaves what a kill just before it leaves.
 EFFECTS = set(
     "close flock unlink rename link mkdir rmdir pwrite write read utime fork waitpid kill pidfd_send_signal execve".split()
@@ -90,47 +74,49 @@ class Unknown(BaseException):
 
 
 class Process:
-    def __init__(self, pid, parent, start, program, name="solo"):
-        self.pid, self.parent, self.start, self.program, self.name = pid, parent, start, program, name
+    def __init__(self, pid, parent, start, program, words):
+        self.pid, self.parent, self.start, self.program, self.words = pid, parent, start, program, words
         self.state, self.status, self.is_reaped, self.children, self.made = "R", None, False, 0, 0
         self.descriptors, self.umask, self.namespace = {}, 0o022, proc.FIRST_PID_NAMESPACE
         self.handlers, self.mask, self.pending = dict(IGNORED_BY_PYTHON), frozenset(), {}
-        self.alarm = self.wake = self.is_ready = self.error = self.change = None
+        self.alarm = self.wake = self.is_ready = self.error = self.change = self.running = None
         self.call, self.folder = ("begin",), None
         self.log, self.repeated, self.history = [], 0, 0
-        self.has_executed, self.is_replaced, self.death_signal, self.has_effect = False, False, 0, True
-        self.output, self.greenlet, self.outcome, self.is_spared = b"", None, None, False
-        self.running, self.claims, self.environment, self.launcher = None, (), {}, (pid, start)
+        self.has_executed = self.is_replaced = self.is_spared = self.has_run = False
+        self.death_signal, self.has_effect, self.output, self.environment = 0, True, b"", {}
 
     @property
     def is_alive(self):
         return self.state in proc.ALIVE
 
+    @property
+    def name(self):
+        return self.words[0]
+
 
 class Kernel(Files):
-    """`programs` maps the paths that can be executed to functions of the process. `faults` are those left: kill, stop, error."""
+    """`programs` maps the paths that can be executed to functions. `faults` are those left: kill, stop, error."""
 
-    def __init__(self, programs=None, faults=None, reuses_pids=False):
-        self.programs, self.faults, self.reuses_pids = programs or {}, dict(faults or {}), reuses_pids
+    watches_descriptors = True  # whether the order matters in which a process looks at the descriptors of others
+    is_hashing = is_reduced = False
+    tick = 0.0  # seconds that a step takes
+    lifetime = 1  # steps of a command
+
+    def __init__(self, programs, faults=None, reuses_pids=False):
+        self.programs, self.faults, self.reuses_pids = programs, dict(faults or {}), reuses_pids
         self.processes, self.hub, self.trace, self.violation = {}, getcurrent(), [], None
         self.now, self.started, self.forks, self.calls, self.todo = 100.0, BOOT, 0, 0, []
         self.root = Inode("root", FOLDER | 0o755)
         self.root.links = 2
         self.null = OpenFile("null", "null", None)
-        self.is_hashing = self.is_reduced = False
-        self.tick = 0.0  # seconds that a step takes
-        self.lifetime = 1  # steps of a command
-        self.watches_descriptors = (
-            True  # whether the order matters in which a process looks at the descriptors of others
-        )
 
     # --- hooks of a scene: what it checks -------------------------------------------------------------------------
 
     def published(self, process, folder, name):
         """A file got a name."""
 
-    def executed(self, process):
-        """A process has executed a program."""
+    def executed(self, process, line):
+        """A process has executed a program; until then `line` were its words."""
 
     # --- processes ------------------------------------------------------------------------------------------------
 
@@ -139,15 +125,16 @@ class Kernel(Files):
         process.made += 1
         return f"{process.pid}.{process.made}"
 
-    def spawn(self, pid, program, parent=1, name="solo"):
-        process = Process(pid, parent, int(self.now * 100) + self.forks * self.reuses_pids, program, name)
+    def spawn(self, pid, words, program=None):
+        process = self.add(pid, 1, program or self.programs[f"/bin/{words[0]}"], words)
         for fd in range(3):
             self.attach(process, fd, self.null, False)
-        return self.add(process)
+        return process
 
-    def add(self, process):
+    def add(self, pid, parent, program, words):
+        process = Process(pid, parent, int(self.now * 100) + self.forks * self.reuses_pids, program, words)
         self.forks += 1
-        self.processes[process.pid] = process
+        self.processes[pid] = process
         process.greenlet = greenlet(lambda: self.live(process), self.hub)
         process.greenlet.process = process
         return process
@@ -173,15 +160,11 @@ class Kernel(Files):
     def fork(self, process):
         process.children += 1
         pid = self.find_free_pid() if self.reuses_pids else process.pid * 10 + process.children
-        child = Process(
-            pid, process.pid, int(self.now * 100) + self.forks * self.reuses_pids, process.program, process.name
-        )
+        child = self.add(pid, process.pid, process.program, process.words)
         child.umask, child.namespace, child.mask = process.umask, process.namespace, process.mask
         child.log = [*process.log, ("fork", 0, None)]
-        child.claims, child.launcher = process.claims, process.launcher
         for fd, (file, is_closed) in process.descriptors.items():
             self.attach(child, fd, file, is_closed)
-        self.add(child)
         return pid
 
     def find_free_pid(self):
@@ -193,10 +176,10 @@ class Kernel(Files):
             if is_closed:
                 self.drop(process, fd)
         process.handlers = {number: SIG_IGN for number, handler in process.handlers.items() if handler == SIG_IGN}
-        process.program, process.name = program, path.rpartition("/")[2]
+        line, process.program, process.words = process.words, program, [path.rpartition("/")[2], *words[1:]]
         process.environment, process.has_executed, process.is_replaced = environment, True, True
-        process.log, process.repeated, process.alarm, process.launcher = [], 0, None, (process.pid, process.start)
-        self.executed(process)
+        process.log, process.repeated, process.alarm = [], 0, None
+        self.executed(process, line)
         raise Executed
 
     def _exit(self, process, status):
@@ -271,20 +254,7 @@ class Kernel(Files):
     def set_death_signal(self, process, signal):
         process.death_signal = signal
 
-    def chdir(self, process, path):
-        pass
-
-    def getcwd(self, process):
-        return "/"
-
-    def setsid(self, process):
-        pass
-
-    def mark(self, process, name, value):
-        """Set an attribute of the process, for a scene: as if in its memory, but the kernel can see it."""
-        setattr(process, name, value)
-
-    def work(self, process, what=""):
+    def work(self, process):
         """Stop here once more: a program of a scene does something."""
 
     # --- signals --------------------------------------------------------------------------------------------------
@@ -351,10 +321,10 @@ class Kernel(Files):
 
     def pthread_sigmask(self, process, how, signals):
         before, signals = process.mask, frozenset(map(int, signals)) - {SIGKILL, SIGSTOP}
-        if how == real_signal.SIG_BLOCK:
+        if how == SIG_BLOCK:
             process.mask = before | signals
         else:
-            process.mask = before - signals if how == real_signal.SIG_UNBLOCK else signals
+            process.mask = before - signals if how == SIG_UNBLOCK else signals
         self.act_on_unblocked(process)
         if not process.is_alive:
             raise Ended
@@ -371,21 +341,12 @@ class Kernel(Files):
     def sigpending(self, process):
         return frozenset(signal for signal in process.pending if signal in process.mask)
 
-    def take_pending(self, process, signals):
-        found = next((signal for signal in sorted(process.pending) if signal in signals), None)
-        return None if found is None else process.pending.pop(found)
-
-    def can_sigwaitinfo(self, process, signals):
-        return any(signal in signals for signal in process.pending)
-
-    def sigwaitinfo(self, process, signals):
-        return self.take_pending(process, signals)
-
     def can_sigtimedwait(self, process, signals, seconds):
-        return self.can_sigwaitinfo(process, signals) or self.is_time(process, seconds)
+        return any(signal in signals for signal in process.pending) or self.is_time(process, seconds)
 
     def sigtimedwait(self, process, signals, seconds):
-        return self.take_pending(process, signals)
+        found = next((signal for signal in sorted(process.pending) if signal in signals), None)
+        return None if found is None else process.pending.pop(found)
 
     def has_deliverable(self, process):
         return any(signal not in process.mask for signal in process.pending)
@@ -407,8 +368,7 @@ class Kernel(Files):
             process.wake = self.now + seconds
         return process.wake <= self.now
 
-    def can_sleep(self, process, seconds):
-        return self.is_time(process, seconds)
+    can_sleep = is_time
 
     def sleep(self, process, seconds):
         pass
@@ -420,12 +380,12 @@ class Kernel(Files):
         return self.started + self.now
 
     def setitimer(self, process, which, seconds, interval=0.0):
-        left = max(0.0, process.alarm - self.now) if process.alarm is not None else 0.0
+        before = self.getitimer(process, which)
         process.alarm = self.now + seconds if seconds else None
-        return left, 0.0
+        return before
 
     def getitimer(self, process, which):
-        return (max(0.0, process.alarm - self.now) if process.alarm is not None else 0.0, 0.0)
+        return 0.0 if process.alarm is None else max(0.0, process.alarm - self.now), 0.0
 
     def can_poll(self, process, fds, milliseconds=None):
         ready = self.find_ready(process, fds)
@@ -435,20 +395,18 @@ class Kernel(Files):
         return self.find_ready(process, fds)
 
     def find_ready(self, process, fds):
-        found = []
-        for fd, events in fds:
-            file = process.descriptors[fd][0] if fd in process.descriptors else None
-            is_ready = (
-                file is None
-                or {
-                    "pidfd": lambda: not file.target.is_alive,
-                    "links": lambda: file.target.links != file.flags,
-                    "pipe-read": lambda: file.target.data or not file.target.ends["pipe-write"],
-                }.get(file.kind, lambda: True)()
-            )
-            if is_ready:
-                found.append((fd, events))
-        return found
+        return [
+            (fd, events)
+            for fd, events in fds
+            if fd not in process.descriptors or self.is_ready(process.descriptors[fd][0])
+        ]
+
+    def is_ready(self, file):
+        if file.kind == "pidfd":
+            return not file.target.is_alive
+        if file.kind == "links":
+            return file.target.links != file.flags
+        return file.kind != "pipe-read" or file.target.data or not file.target.ends["pipe-write"]
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -554,7 +512,9 @@ class Kernel(Files):
     def list_faults(self, process, is_runnable, has_effect):
         faults = [(kind, process.pid) for kind in ("kill", "stop") if has_effect and self.faults.get(kind)]
         if self.faults.get("error") and is_runnable and not process.has_executed:
-            faults += [("fail", process.pid, number) for number in POINTS.get(process.call[0], ())]
+            faults += [
+                ("fail", process.pid, error) for error, calls in ERRORS.items() if process.call[0] in calls.split()
+            ]
         return faults
 
     def find_next_time(self):

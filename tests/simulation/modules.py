@@ -9,6 +9,7 @@ import select as real_select
 import sys
 import time as real_time
 import types
+from io import BytesIO
 from pathlib import Path
 
 from greenlet import getcurrent
@@ -24,10 +25,10 @@ PURE = {
 CALLS = {
     "posix": """
         open close closerange dup dup2 get_inheritable set_blocking mkdir rmdir unlink rename link fstat stat access utime fchmod listdir
-        readlink read write pread pwrite pipe2 pipe fork execve _exit waitpid getpid getppid kill pidfd_open chdir getcwd setsid
+        readlink read write pread pwrite pipe2 pipe fork execve _exit waitpid getpid getppid kill pidfd_open
     """.split(),
     "fcntl": "flock lockf fcntl".split(),
-    "_signal": "pthread_sigmask sigpending sigwaitinfo sigtimedwait setitimer getitimer pidfd_send_signal".split(),
+    "_signal": "sigpending setitimer getitimer pidfd_send_signal".split(),
     "select": [],
     "time": "monotonic time sleep".split(),
 }
@@ -38,10 +39,7 @@ kernel = None  # the one in which processes run now
 
 
 def make_call(name):
-    def call(*words, **named):
-        return kernel.enter(name, words, named)
-
-    return call
+    return lambda *words, **named: kernel.enter(name, words, named)
 
 
 def make_module(real):
@@ -71,17 +69,18 @@ def make_modules():
         module.__name__: make_module(module) for module in (real_posix, real_fcntl, real_signal, real_select, real_time)
     }
     posix, select, time, signal = made["posix"], made["select"], made["time"], made["_signal"]
-    posix.environ = {}
+    posix.environ = {b"PATH": b"/bin", b"SOLO_DIR": b"/locks"}
     posix.geteuid = posix.getuid = posix.getsid = lambda *_: 0
     posix.isatty = lambda fd: False
-    posix.sched_yield = lambda: None
+    posix.sched_yield = posix.chdir = posix.setsid = lambda *_: None
+    posix.getcwd = lambda: "/"
     posix.sysconf = lambda name: 100
     posix.uname = lambda: types.SimpleNamespace(nodename="host")
-    posix.umask = make_call("set_umask")
+    posix.umask, posix.lstat = make_call("set_umask"), posix.stat
     signal.signal, signal.getsignal = set_handler, get_handler
     signal.pthread_sigmask = lambda how, signals: kernel.enter("pthread_sigmask", (int(how), frozenset(signals)), {})
     signal.sigtimedwait = lambda signals, seconds: kernel.enter("sigtimedwait", (frozenset(signals), seconds), {})
-    signal.sigwaitinfo = lambda signals: kernel.enter("sigwaitinfo", (frozenset(signals),), {})
+    signal.sigwaitinfo = lambda signals: signal.sigtimedwait(signals, None)
     select.poll = Poll
     time.clock_gettime = lambda clock: kernel.enter("monotonic", (), {})
     return made
@@ -118,19 +117,15 @@ class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         self.changed = set()
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] != "solo":
-            return None
         place = ROOT.joinpath(*name.split("."))
         file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        if not file.exists():
+        if name.partition(".")[0] != "solo" or not file.exists():
             return None
-        return importlib.util.spec_from_file_location(
-            name, file, loader=self, submodule_search_locations=[str(place)] if place.is_dir() else None
-        )
+        folders = [str(place)] if place.is_dir() else None
+        return importlib.util.spec_from_file_location(name, file, loader=self, submodule_search_locations=folders)
 
     def get_filename(self, name):
-        place = ROOT.joinpath(*name.split("."))
-        return str(place / "__init__.py" if place.is_dir() else place.with_suffix(".py"))
+        return sys.modules[name].__spec__.origin
 
     def get_data(self, path):
         text = Path(path).read_text()
@@ -166,16 +161,15 @@ def load(modules, changes=()):
 
 
 def set_defaults():
-    """Replace what solo binds at import, or calls through libc."""
+    """Replace what solo binds at import, or calls through libc or threads."""
     from solo import kernel as solo_kernel
     from solo import start
-    from solo.process import holder, inotify
+    from solo.commands import hold
+    from solo.process import holder, inotify, prctl
 
     solo_kernel.is_umask_dropped = True
     start.wait_go.__defaults__ = (0,)  # a spin is a schedule like any other
     inotify.watch_links = make_call("watch_links")
-    holder.open = refuse_open
-
-
-def refuse_open(*words):
-    raise FileNotFoundError(2, "No such file or directory")
+    prctl.make_die_with = lambda: lambda pid: kernel.enter("set_death_signal", (9,), {})
+    hold.GivenProcess.watch = lambda self, origin: None  # a thread
+    holder.open = lambda *words: BytesIO()  # of /proc/self/comm
