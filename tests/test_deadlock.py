@@ -128,15 +128,6 @@ def test_waiter_behind_others_is_refused(lab):
     assert (finish(first)[1], finish(between)[0]) == ("ran\n0\n", 0)
 
 
-def test_runs_that_join_at_once_do_not_all_wait(lab):
-    for _ in range(3):
-        runs = [start(lab, "da", "db"), start(lab, "db", "da")]
-        for run in runs:
-            go(run)
-
-        assert "125\n" in [finish(run)[1] for run in runs]
-
-
 def test_chain_without_a_circle_is_not_refused(lab):
     """The last one holds nothing that another waits for, though it is in the way of one that waits for nothing of it."""
     first, second = start(lab, "da", "db"), start(lab, "db", "dc")

@@ -170,16 +170,3 @@ def test_soak_of_all_engines_finds_no_overlap(lab, tmp_path_factory):
         assert len(lives) > (end - begin) / 60 and soak.injected > (end - begin) / 20, where
     for server in servers:
         server.stop()
-
-
-def test_soak_finds_overlaps_without_the_layers(lab, tmp_path):
-    server = SERVERS["etcd"](tmp_path / "etcd").start()
-    break_layers(lab, deadline=True)
-    soak = Soak(lab, server, tally.SEED, faults=(STOPPED, HOLE))
-    end = time.monotonic() + 4 * 60
-
-    while time.monotonic() < end and not find_overlaps([life for life in map(read_life, soak.files) if life]):
-        soak.step()
-
-    assert find_overlaps(soak.finish())
-    server.stop()

@@ -6,14 +6,13 @@ The forked child waits for a write to its pipe, keeps no descriptor of its launc
 import datetime
 import json
 import os
-import re
 import signal
 import sys
 import time
 from importlib.util import cache_from_source
 
 import pytest
-from conftest import ROOT, TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
+from conftest import ROOT, TESTS, count_injected, finish, inject, is_blocked, read_state, until
 
 from solo.process.tree import find_children
 from solo.start import send_go
@@ -164,22 +163,6 @@ def test_next_waiter_passes_killed_head_with_stopped_child(lab, via):
         os.kill(forked, signal.SIGKILL)
 
 
-def test_head_acquires_after_holder_and_command_were_killed(lab, via):
-    """The turn skips listing the directory only after a release. A killed holder released nothing: its orphan is waited for."""
-    holder = lab.hold("job")
-    head = lab.start_waiter("job", tag="head")
-    find_forked(head)
-    if via == "file":
-        holder.kill()
-        holder.wait()
-        until(lambda: [row["state"] for row in lab.list("job")] == ["orphaned", "waiting"])
-        assert lab.read_log() == []
-
-    kill_both(holder) if via == "socket" else os.kill(holder.child, signal.SIGKILL)
-
-    assert finish(head)[0] == 0 and lab.read_log() == ["head"]
-
-
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize(
     "what, paths",
@@ -201,37 +184,6 @@ def test_failed_preparation_is_repeated_at_turn(lab, what, paths):
     holder.communicate()
 
     assert finish(waiter)[:2] == (0, "ran\n") and count_injected(lab)
-
-
-@pytest.mark.tool("strace")
-@pytest.mark.parametrize("word", ["O_TMPFILE", "/stat"])
-def test_failed_preparation_of_hold_or_identity_is_repeated_at_turn(lab, word):
-    """Its file without a name, or the child's /proc/PID/stat, cannot be opened. A run that is not disturbed counts the call."""
-    holder = lab.hold("job")
-    for _ in range(2):  # the first one may write .pyc files
-        probe = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=inject(lab, "openat:delay_exit=1"))
-        until_blocked(probe)
-        holder.communicate()
-        assert finish(probe)[0] == 0
-        holder = lab.hold("job")
-    opens = re.findall(r"^openat\(.*", (lab.path / "injected").read_text(), flags=re.M)
-    nth = 1 + max(at for at, call in enumerate(opens) if word in call)
-    failing = inject(lab, f"openat:error=EOPNOTSUPP:when={nth}")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=failing)
-    until_blocked(waiter)
-
-    holder.communicate()
-
-    assert finish(waiter) == (0, "ran\n", "") and count_injected(lab) == 1
-
-
-@pytest.mark.tool("strace")
-def test_wait_that_ends_before_blocking_is_busy(lab):
-    """The second unlock of the gate ends the second look: delay that one."""
-    lab.hold("job")
-    slow = inject(lab, "flock:delay_exit=900000:when=4", paths=[lab.directory / "job/.gate"])
-
-    assert lab.run("-w", "0.5", "-n", "job", "true", prefix=slow).returncode == 75
 
 
 def until_blocked(tracer):
@@ -368,18 +320,6 @@ def test_forked_child_closes_descriptors_without_listing_them(lab):
 
 
 @pytest.mark.tool("strace")
-def test_go_may_come_before_descriptors_are_listed(lab):
-    holder = lab.hold("job")
-    slow = inject(lab, "openat:error=ENFILE:delay_exit=1s:when=1", paths=("/proc/self/fd",), follow=True)
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=slow)
-    until(lambda: lab.count_waiting("job") == 1 and count_injected(lab))
-
-    holder.communicate()
-
-    assert finish(waiter)[:2] == (0, "ran\n")
-
-
-@pytest.mark.tool("strace")
 def test_timeout_in_queue_is_busy_with_sigchld_ignored(lab):
     """Only the launcher reaps its child, which it kills before the child may end by itself."""
     lab.hold("job")
@@ -388,30 +328,3 @@ def test_timeout_in_queue_is_busy_with_sigchld_ignored(lab):
     result = lab.run("-w", "0.5", "-n", "job", "--", "true", prefix=("env", "--ignore-signal=CHLD", *slow))
 
     assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)
-
-
-@pytest.mark.tool("strace")
-def test_nothing_runs_if_second_fork_fails(lab):
-    holder = lab.hold("job")
-    waiter = lab.start(
-        "-w",
-        "forever",
-        "-n",
-        "job",
-        "--",
-        "echo",
-        "ran",
-        prefix=inject(lab, "clone,clone3,fork,vfork:error=EAGAIN:when=2+"),
-    )
-    until(lambda: lab.count_waiting("job") == 1)
-    [(launcher, _)] = find_children(waiter.pid)
-    until(lambda: any(is_reading(child) for child, _ in find_children(launcher)))
-    [(forked, _)] = find_children(launcher)
-    os.kill(forked, signal.SIGKILL)
-    until(lambda: read_state(forked) in ("gone", "Z"))
-
-    holder.communicate()
-
-    status, stdout, stderr = finish(waiter)
-    assert (status, stdout, stderr.count("\n"), "cannot start echo" in stderr) == (125, "", 1, True)
-    assert lab.run("-n", "job", "true").returncode == 0

@@ -5,11 +5,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as some
 
 from solo.contention.period import find_period, parse_ran
-from solo.engines import lease
 from solo.engines.engine import EntryRecord, parse_entry_record
-from solo.engines.lease import LATENCY, MARGIN, RATE, Lease, Terms
+from solo.engines.lease import LATENCY, MARGIN, RATE, Terms
 from solo.engines.targets import parse_url
-from solo.errors import Unreachable, UsageError
+from solo.errors import UsageError
 from solo.modes import EXCLUSIVE, SLOTS, Claim
 
 
@@ -27,49 +26,6 @@ def test_accepted_terms_allow_one_failed_renewal(ttl, grace):
     assert terms.period + terms.timeout + terms.grace + MARGIN + LATENCY + RATE * ttl < ttl
     # Even if the engine's clock is the faster one, the command is dead before the lease expires.
     assert (terms.life + LATENCY) / (1 - RATE / 2) <= ttl / (1 - RATE / 2)
-
-
-class Scripted:
-    """An engine whose answers take the scripted times. Nothing else moves the clock."""
-
-    where = "script://"
-
-    def __init__(self, clock, script):
-        self.clock = clock
-        self.script = script
-        self.timeout = 2.0
-        self.received = 0.0
-
-    def renew(self):
-        there, back, arrives = self.script.pop(0)
-        self.clock[0] += there
-        if arrives:
-            self.received = self.clock[0]  # the engine counts the ttl from here
-        self.clock[0] += back
-        if not arrives or there + back > self.timeout:
-            raise Unreachable("no answer")
-
-
-@given(some.lists(some.tuples(some.floats(0, 3), some.floats(0, 3), some.booleans()), min_size=1, max_size=30))
-def test_command_is_dead_before_the_lease_expires_in_every_schedule(script):
-    clock = [100.0]
-    engine = Scripted(clock, [(0.0, 0.0, True), *script])
-    terms = Terms(15.0)
-    real, lease.read_boot_clock = lease.read_boot_clock, lambda: clock[0]
-    try:
-        held = Lease(engine, terms)
-        held.renew()
-        while engine.script and held.find_loss() is None:
-            clock[0] += min(terms.period, held.find_left())
-            assume(held.find_left() or held.find_loss())
-            try:
-                held.renew()
-            except Unreachable:
-                clock[0] += lease.RETRY
-    finally:
-        lease.read_boot_clock = real
-
-    assert held.deadline + LATENCY <= engine.received + terms.ttl * (1 - RATE) + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -51,18 +51,6 @@ def test_parent_and_child_are_compatible_if_both_shared(lab, via, mine, theirs, 
     assert lab.run("-n", "a", *mine, "true").returncode == status
 
 
-def test_exclusive_waiter_is_not_overtaken_by_shared(lab, via):
-    holder = lab.hold("job", "-s")
-    writer = lab.start_waiter("job", tag="writer")
-    reader = lab.start_waiter("job", "-s", tag="reader")
-
-    assert lab.run("-s", "-n", "job", "true").returncode == 75
-    finish(holder)
-
-    assert (finish(writer)[0], finish(reader)[0]) == (0, 0)
-    assert lab.read_log() == ["writer", "reader"]
-
-
 def test_lowest_free_slot_is_acquired(lab, via):
     first, second, third = (hold_slot(lab, "--slots", "3") for _ in range(3))
     assert (first.slot, second.slot, third.slot) == ("0", "1", "2")
@@ -97,19 +85,6 @@ def test_smallest_slots_limits_all(lab, via):
     assert [lab.run("--slots", number, "-n", "job", "true").returncode for number in ("2", "9", "100")] == [75, 75, 75]
 
 
-def test_large_take_is_not_starved(lab, via):
-    one, two = hold_slot(lab, "--slots", "2"), hold_slot(lab, "--slots", "2")
-    large = lab.start_waiter("job", "--slots", "2", "--take", "2", tag="large")
-    small = lab.start_waiter("job", "--slots", "2", tag="small")
-
-    finish(one)
-    assert lab.run("--slots", "2", "-n", "job", "true").returncode == 75
-    finish(two)
-
-    assert (finish(large)[0], finish(small)[0]) == (0, 0)
-    assert lab.read_log() == ["large", "small"]
-
-
 def test_head_acquires_first_released_slot(lab, via):
     holders = [hold_slot(lab, "--slots", "3") for _ in range(3)]
     waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
@@ -128,19 +103,6 @@ def test_slot_is_free_after_launcher_and_command_are_killed(lab, via):
 
     assert waiter.wait(PATIENCE) == 0
     assert lab.read_log() == ["waiter"]
-
-
-def test_slot_of_orphan_is_free_after_orphan(lab):
-    holders = [lab.hold("job", "--slots", "3") for _ in range(3)]
-    waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
-    holders[0].kill()
-    holders[0].wait()
-    until(lambda: [row["state"] for row in lab.list()].count("orphaned") == 1)
-    assert lab.read_log() == []
-
-    holders[0].stdin.close()
-
-    assert waiter.wait(PATIENCE) == 0
 
 
 def test_only_head_waiting_for_slots_wakes_and_seldom(lab, via):
@@ -253,19 +215,6 @@ def test_tokens_and_slots_are_in_order_of_names(lab, via):
 
     assert (names, slots, more) == ("b a", "0 0", "1 1")
     assert int(tokens.split()[0]) > int(first[1]) and int(tokens.split()[1]) > int(first[0])
-
-
-def test_token_grows_over_crashes(lab, via):
-    tokens = []
-    for _ in range(3):
-        tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
-        holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$ $SOLO_TOKEN; read line")
-        holder.child, token = map(int, read_line(holder).split())
-        tokens.append(token)
-        kill_both(holder) if via == "file" else holder.kill()
-        until(lambda: lab.list() == [])
-
-    assert tokens == sorted(set(tokens))
 
 
 def test_nested_shared_use_runs_unless_others_wait(lab):

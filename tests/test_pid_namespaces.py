@@ -4,16 +4,13 @@ import ast
 import json
 import os
 import re
-import select
 import shlex
 import signal
 import subprocess
 
 import pytest
-import tally
-from conftest import NOBODY, PATIENCE, finish, inject, read_line, read_state, until, wait_dead
+from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
 from fleet import find_children
-from test_hold import SAMPLE, read_calls
 from test_process_1 import INNER, find_chain
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
@@ -153,33 +150,6 @@ def test_contender_in_a_second_container_runs_after_the_orphan_of_the_first(lab)
     os.kill(killed.child, signal.SIGKILL)
     assert finish(waiter) == (0, "ran\n", "")
     wait_dead(killed.holder)
-
-
-@pytest.mark.full
-@pytest.mark.tool("strace")
-def test_sigkill_of_a_launcher_in_a_container_lets_no_other_container_run_beside_its_command(lab):
-    """At every system call, from its first access to the directory on."""
-    trace = lab.path / "trace"
-
-    def start(*prefix):
-        lab.log.write_text("")
-        words = (*prefix, lab.script, "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log; exec sleep 1000")
-        process = lab.start_words(*INNER, "sh", "-c", '"$@"; echo over; read line', "sh", *words)
-        until(lambda: lab.read_log() or process.stdout in select.select([process.stdout], [], [], 0)[0])
-        return process
-
-    first = start("strace", "-qq", "-s", "200", "-o", trace)
-    first.kill()
-    first.wait()
-    for point in tally.choose(read_calls(lab, trace), SAMPLE):
-        call, number = point.split()
-        process = start(*inject(lab, f"{call}:signal=KILL:when={number}"))
-        status = lab.run("-n", "job", "true", prefix=INNER).returncode
-        process.kill()
-        process.wait()
-        assert status == 75 if lab.read_log() else status in (0, 75), point
-        assert lab.run("-w", "1m", "-n", "job", "true", prefix=INNER).returncode == 0, point
-        tally.add(kills=1, launchers=1)
 
 
 @pytest.mark.host

@@ -42,30 +42,6 @@ def test_busy_line_says_that_the_holder_is_stopped(lab):
     assert f"by stopped pid {holder.pid} (".encode() in lab.run("-n", "job", "true").stderr
 
 
-def test_name_is_free_after_command(lab):
-    finish(lab.hold("job"))
-
-    assert lab.run("-n", "job", "true").returncode == 0
-
-
-def test_other_name_is_free_while_held(lab):
-    lab.hold("job")
-
-    assert lab.run("-n", "other", "true").returncode == 0
-
-
-@pytest.mark.tool("strace")
-def test_contender_behind_a_dead_waiter_only_does_not_wait(lab):
-    holder, waiter, trace = lab.hold("job"), lab.start_waiter("job"), lab.path / "trace"
-    waiter.kill()
-    waiter.wait()
-    finish(holder)
-
-    lab.run("-w", "forever", "-n", "job", "true", prefix=("strace", "-qq", "-o", trace, "-e", "trace=renameat"))
-
-    assert re.findall(r', "\.(seat|hold)\.', trace.read_text()) == ["hold"]
-
-
 def test_all_names_are_held(lab):
     lab.hold("a", "-n", "b")
 
@@ -86,17 +62,6 @@ def test_busy_exit_sets_status_and_quiet_hides_line(lab):
     result = lab.run("-q", "-E", "0", "-n", "job", "false")
 
     assert (result.returncode, result.stderr) == (0, b"")
-
-
-def test_waiter_acquires_after_holder(lab):
-    holder = lab.hold("job")
-    waiter = lab.start_waiter("job", tag="waiter")
-    assert lab.read_log() == []
-
-    finish(holder)
-
-    assert finish(waiter)[0] == 0
-    assert lab.read_log() == ["waiter"]
 
 
 def test_wait_ends_busy_after_duration(lab):
@@ -144,34 +109,6 @@ def test_waiters_acquire_in_order_of_arrival(lab):
     assert lab.list() == []
 
 
-def test_contender_without_wait_never_overtakes(lab):
-    holder = lab.hold("job")
-    waiters = [lab.start_waiter("job", tag="waiter") for _ in range(20)]
-    holder.stdin.close()
-    statuses = []
-    while 0 not in statuses:
-        newcomer = lab.run("-n", "job", "--", "sh", "-c", "wc -l <$LAB/log")
-        statuses.append(newcomer.returncode)
-
-    assert 75 in statuses  # the first came early enough to be skipped
-    assert int(newcomer.stdout) == len(waiters)  # the last acquired after every waiter had run
-
-
-def test_stopped_waiter_keeps_its_place(lab):
-    holder = lab.hold("job")
-    first = lab.start_waiter("job", tag="first")
-    second = lab.start_waiter("job", tag="second")
-    first.send_signal(signal.SIGSTOP)
-    until(lambda: read_state(first.pid) == "T")
-    finish(holder)
-    assert (lab.read_log(), second.poll()) == ([], None)
-
-    first.send_signal(signal.SIGCONT)
-
-    assert finish(second)[0] == finish(first)[0] == 0
-    assert lab.read_log() == ["first", "second"]
-
-
 def test_nested_use_of_own_name_is_refused(lab):
     result = lab.run("-n", "job", "--", lab.script, "-w", "forever", "-n", "job", "true")
 
@@ -217,13 +154,6 @@ def test_orphan_is_named_and_waited_for(lab):
     holder.stdin.close()  # the orphan's read ends
     assert finish(waiter)[0] == 0
     assert lab.list() == []
-
-
-def test_name_is_free_after_launcher_and_command_are_killed(lab):
-    holder = lab.hold("job")
-    kill_both(holder)
-
-    assert lab.run("-n", "job", "true").returncode == 0
 
 
 def test_zombie_orphan_holds_nothing(lab):
@@ -303,32 +233,11 @@ def test_holder_may_end_between_two_looks(lab):
     others.communicate()
 
 
-@pytest.mark.tool("strace")
-def test_half_written_ticket_of_killed_launcher_is_removed(lab):
-    lab.run("-n", "job", "true")
-    kill = ("strace", "-qq", "-o", "/dev/null", "-e", "inject=rename,renameat:signal=KILL")
-    lab.run("-n", "job", "true", prefix=kill)
-    assert [file for file in os.listdir(lab.directory / "job") if file.startswith(".new.")]
-
-    assert lab.run("-n", "job", "true").returncode == 0
-    assert os.listdir(lab.directory / "job") == [".gate"]
-
-
 @pytest.mark.parametrize("duration", ["0.001ms", "0.01ms", "0.1ms", "1ms", "2ms"])
 def test_shortest_wait_ends_busy(lab, duration):
     lab.hold("job")
 
     assert {lab.run("-w", duration, "-n", "job", "true").returncode for _ in range(5)} == {75}
-
-
-@pytest.mark.tool("strace")
-def test_wait_that_ends_during_join_is_busy(lab):
-    lab.hold("job")
-    slow = inject(lab, "rename,renameat:delay_enter=300000")  # publishing its ticket
-
-    result = lab.run("-w", "200ms", "-n", "job", "true", prefix=slow)
-
-    assert (result.returncode, lab.count_waiting("job")) == (75, 0)
 
 
 def test_sigalrm_of_other_process_does_not_end_wait(lab):

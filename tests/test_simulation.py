@@ -110,7 +110,7 @@ def test_harmless_fault_breaks_no_promise(row):
 
 
 def test_leases_keep_the_promises_in_virtual_time():
-    status, output = simulate("--hours", "0.5", module="simulation.leases")
+    status, output = simulate("--hours", 3, module="simulation.leases")
 
     assert status == 0, output
 

@@ -1,25 +1,24 @@
 """SIGKILL at every system call of a launcher, and a failure of every system call: the promises hold after each.
 
 strace counts the calls of one run, from its first access to the directory to its exit. Then each call is hit in its own
-run: `make test-full` takes a sample, `make torture` all calls in all scenes. The moments of a handoff are hit at random: the next
-waiter, the child that it has forked, and the holder are killed or stopped.
+run: `make test-full` takes a sample, `make torture` all calls in all scenes. tests/simulation does the same in every order of
+what several contenders do; here are the scenes whose calls are those of the real kernel, of journals or of sockets.
 """
 
 import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from signal import SIGKILL, SIGSTOP
+from signal import SIGKILL
 
 import pytest
 import tally
 from conftest import PATIENCE, ROOT, TESTS, read_line, read_state, until
-from fleet import find_children, send
+from fleet import find_children
 
 from solo import journal
 from solo.commands.list import collect
@@ -81,9 +80,7 @@ def launch(lab, tag, *words, delay="0.05", prefix=()):
 def launch_traced(lab, scene, *strace):
     """Start the traced launcher within the scene; return it once the scene is over for it."""
     with scene as words:
-        return launch(
-            lab, "traced", *words, prefix=(*scene.inside, "strace", "-qq", "-o", str(lab.path / "trace"), *strace)
-        )
+        return launch(lab, "traced", *words, prefix=("strace", "-qq", "-o", str(lab.path / "trace"), *strace))
 
 
 def list_all(lab):
@@ -112,7 +109,6 @@ def count_calls(lab, scene):
         clear(lab)
         stage = scene(lab)
         assert launch_traced(lab, stage, "-s", "200").wait(PATIENCE) == 0
-        stage.end()
     counts, points, has_accessed = {}, [], False
     for row in (lab.path / "trace").read_text().splitlines():
         match = re.match(r"(\w+)\(", row)
@@ -126,15 +122,15 @@ def count_calls(lab, scene):
     return points
 
 
-class Alone:
-    """No other contender wants the name."""
+class First:
+    """The first run: all directories are missing. It ends every process that its command leaves behind."""
 
-    words = ()  # options of the launcher
-    inside = ()  # the program that starts it
+    words = ("--tree", "--timeout", "60", "--kill-after", "5s")  # options of the launcher
     never_failed = ()  # calls that are not made to fail
 
     def __init__(self, lab):
         self.lab = lab
+        shutil.rmtree(lab.directory)
 
     @staticmethod
     def get_first_access(lab):
@@ -152,53 +148,17 @@ class Alone:
         log = self.lab.read_log()
         return log.count("start:traced") == log.count("end:traced") or "SOLO_VIA" in self.lab.environment
 
-    def end(self):
-        """End the other processes once the promises were checked, and check the promises of this scene alone."""
-
     def check(self, history):
         """Check the promises of this scene about the journal."""
 
 
-class Tree(Alone):
-    """With --tree and a time limit: it ends every process that its command leaves behind."""
-
-    words = ("--tree", "--timeout", "60", "--kill-after", "5s")
-
-
-class FullDisk(Alone):
-    """The disk of the journal is full. Everything else works."""
-
-    inside = (
-        "unshare",
-        "--mount",
-        "sh",
-        "-c",
-        """
-        mount -t tmpfs -o size=4k tmpfs "$SOLO_DIR/.journals" && cat /dev/zero >"$SOLO_DIR/.journals/full" 2>/dev/null; exec "$@"
-    """,
-        "sh",
-    )
-
-    def __init__(self, lab):
-        super().__init__(lab)
-        if os.geteuid() != 0:
-            pytest.skip("needs root")
-
-
-class First(Alone):
-    """The first run: all directories are missing."""
-
-    def __init__(self, lab):
-        super().__init__(lab)
-        shutil.rmtree(lab.directory)
-
-
-class FullJournal(Alone):
+class FullJournal(First):
     """The journal is full, so the first event renames it."""
 
+    words = ()
+
     def __init__(self, lab):
         super().__init__(lab)
-        shutil.rmtree(lab.directory / ".journals", ignore_errors=True)
         launch(lab, "filler", delay="0").wait(PATIENCE)
         file = lab.find_journal("job")
         run = file.read_bytes()
@@ -213,10 +173,13 @@ class FullJournal(Alone):
         assert history.totals.runs - 2 * self.count in (1, 2)
 
 
-class Waiting(Alone):
+class Waiting(First):
     """A holder lives until the traced launcher waits in the queue or has ended."""
 
     words = ("--wait", "forever")
+
+    def __init__(self, lab):
+        self.lab = lab
 
     def __enter__(self):
         self.holder = self.lab.start("-n", "job", WITNESS, "holder", "line")
@@ -227,88 +190,12 @@ class Waiting(Alone):
     def traced(self):
         return self.lab.started[1]
 
-    def is_waiting(self):
-        return list_waiting(self.lab) or self.traced.poll() is not None
-
     def __exit__(self, *_):
-        until(self.is_waiting)
+        until(lambda: list_waiting(self.lab) or self.traced.poll() is not None)
         self.holder.stdin.close()
 
 
-class AheadOfOthers(Waiting):
-    """Two more waiters join behind the traced launcher, or after its end, before the holder ends."""
-
-    def __exit__(self, *_):
-        until(self.is_waiting)
-        self.behind = []
-        for tag in ("second", "third"):
-            self.behind.append(launch(self.lab, tag, "--wait", "forever", delay="0"))
-            until(lambda: self.behind[-1].pid in list_waiting(self.lab))
-        self.holder.stdin.close()
-
-    def end(self):
-        """All ran in order of arrival."""
-        assert [process.wait(PATIENCE) for process in self.behind] == [0, 0]
-        started = [line.partition(":")[2] for line in self.lab.read_log() if line.startswith("start:")]
-        traced = ["traced"] if "traced" in started else []
-        assert started[: 3 + len(traced)] == ["holder", *traced, "second", "third"], started
-
-
-class BehindOrphan(Waiting):
-    """The holder is killed; its command lives until the traced launcher waits for the orphan or has ended."""
-
-    def __exit__(self, *_):
-        until(self.is_waiting)
-        self.before = self.read_sleep()
-        self.holder.kill()
-        self.holder.wait()
-        comes_true(lambda: self.traced.poll() is not None or self.read_sleep() not in (None, self.before), 1)
-        self.holder.stdin.close()
-
-    def read_sleep(self):
-        """Return the system call in which the traced launcher sleeps, None if it does not sleep."""
-        try:
-            [pid] = find_children(self.traced.pid)  # of strace
-            return open(f"/proc/{pid}/syscall").read().split()[0] if read_state(pid) == "S" else None
-        except (OSError, ValueError):
-            return None  # it has just ended
-
-
-class WaitingForSlots(Alone):
-    """Two of two slots are held. One is released; the traced launcher and its successor want it."""
-
-    def __enter__(self):
-        self.lab.common = ("--slots", "2")
-        self.others = [
-            self.lab.start("-n", "job", "--slots", "2", "--", "sh", "-c", "echo; read -r _") for _ in range(2)
-        ]
-        for other in self.others:
-            other.stdout.readline()
-        return ("--wait", "forever", "--slots", "2")
-
-    def __exit__(self, *_):
-        until(lambda: list_waiting(self.lab) or any(p.poll() is not None for p in self.lab.started[2:]))
-        self.others[0].stdin.close()
-
-    def end(self):
-        self.others[1].stdin.close()
-
-
-class Replacing(Waiting):
-    """The holder does not end by itself. The traced launcher ends it, if it lives long enough."""
-
-    words = ("--replace", "--kill-after", "5s")
-
-    def __exit__(self, *_):
-        until(
-            lambda: (
-                any(p.poll() is not None for p in (self.traced, self.holder)) or "start:traced" in self.lab.read_log()
-            )
-        )
-        self.holder.stdin.close()
-
-
-class BySockets:
+class SocketsWaiting(Waiting):
     """With --via socket."""
 
     # strace skips a call that it fails: the socket, which is the lock, would stay open, as no kernel leaves it.
@@ -323,38 +210,7 @@ class BySockets:
         return "/job/gate"
 
 
-class SocketsWaiting(BySockets, Waiting):
-    pass
-
-
-class SocketsAheadOfOthers(BySockets, AheadOfOthers):
-    pass
-
-
-class SocketsWaitingForSlots(BySockets, WaitingForSlots):
-    pass
-
-
-class SocketsReplacing(BySockets, Replacing):
-    pass
-
-
-SCENES = [
-    First,
-    Alone,
-    FullJournal,
-    FullDisk,
-    Tree,
-    Waiting,
-    AheadOfOthers,
-    BehindOrphan,
-    WaitingForSlots,
-    Replacing,
-    SocketsWaiting,
-    SocketsAheadOfOthers,
-    SocketsWaitingForSlots,
-    SocketsReplacing,
-]
+SCENES = [First, FullJournal, Waiting, SocketsWaiting]
 
 
 def wait_status(process):
@@ -369,7 +225,7 @@ def check_promises(lab, scene, process, hit):
     """Assert that after `hit` no commands overlapped, nothing is stuck or left, and no status or record is wrong."""
     # Wait until the name exists: else the successor would create the directories that `First` lacks.
     until(lambda: process.poll() is not None or "SOLO_VIA" in lab.environment or (lab.directory / "job/.gate").exists())
-    successor = launch(lab, "successor", "--wait", "forever", *lab.common, delay="0")
+    successor = launch(lab, "successor", "--wait", "forever", delay="0")
     message = f"{hit} (SOLO_SEED={tally.SEED})"
     status, succeeded = wait_status(process), wait_status(successor)
     tally.add(stuck=(status, succeeded).count(None))
@@ -386,7 +242,6 @@ def check_promises(lab, scene, process, hit):
     if status == 0:
         assert "end:traced" in log, f"{message}: 0 though nothing ran"
     assert stderr.count("\n") <= 1 and "Traceback" not in stderr, message + stderr
-    scene.end()
     left = [other.args for other in lab.started if wait_status(other) is None]  # all that end have written the journal
     tally.add(stuck=len(left))
     assert not left, f"{message}: {left}"
@@ -544,87 +399,8 @@ def test_sigkill_at_every_system_call_of_forked_child_breaks_no_promise(lab, via
         clear(lab)
         scene = ForkedChild(lab, ("-e", f"inject={injections[hit]}"))
         status, stderr = check_promises(lab, scene, scene.run(), hit)
-        tally.add(kills=1, handoffs={"SIGKILL at a system call of the child": 1})
+        tally.add(kills=1)
         assert status in (0, 125, -SIGKILL), f"{hit}: {status} {stderr}"
-
-
-class Handoff(Waiting):
-    """The holder ends or is killed; around that, the next waiter or its forked child is killed or stopped. All by `chance`.
-
-    A second waiter is behind it.
-    """
-
-    def __init__(self, lab, chance):
-        super().__init__(lab)
-        self.target, self.signal = chance.choice(("launcher", "child")), chance.choice((SIGKILL, SIGSTOP))
-        self.is_before = chance.random() < 0.5
-        self.ending = chance.choice(("ends", "is killed", "is killed with its command"))
-        self.delay_s, self.pause_s = chance.uniform(0, 0.008), chance.uniform(0, 0.03)
-        self.is_killed_too = self.signal == SIGSTOP and chance.random() < 0.3
-        self.hit, self.children = [], []
-
-    def __str__(self):
-        return f"{self.signal.name} to the {self.target} {'before' if self.is_before else 'after'} the holder {self.ending}"
-
-    def join(self, tag):
-        process = launch(self.lab, tag, *self.words)
-        until(lambda: process.pid in list_waiting(self.lab))
-        return process
-
-    def run(self):
-        """Return the launcher that was next in the queue."""
-        with self:
-            process, behind = self.join("traced"), self.join("behind")
-            if self.is_before:
-                self.send_signal()
-            self.kill_holder()
-        if not self.is_before:
-            time.sleep(self.delay_s)
-            self.send_signal()
-        if self.signal == SIGSTOP:
-            time.sleep(self.pause_s)
-            if self.is_killed_too:
-                process.kill()
-            for pid in self.hit:
-                send(pid, signal.SIGCONT)
-        assert wait_status(behind) == 0, self
-        return process
-
-    def kill_holder(self):
-        """Kill the holder, or leave it: it ends when its stdin is closed, at the end of the scene."""
-        if self.ending.endswith("command"):
-            send(find_children(self.holder.pid)[0], SIGKILL)
-        if self.ending != "ends":
-            self.holder.kill()
-
-    def send_signal(self):
-        self.children = find_children(self.traced.pid)
-        self.hit = [self.traced.pid] if self.target == "launcher" else self.children
-        where = "in the queue" if self.is_before else "at its turn"
-        for pid in self.hit:
-            send(pid, self.signal)
-            kind = f"{self.signal.name} to the {self.target} {where}"
-            tally.add(kills=int(self.signal == SIGKILL), handoffs={kind: 1})
-
-    def is_over(self):
-        return self.target == "child" or super().is_over()  # a killed command logs no end
-
-    def end(self):
-        until(lambda: all(read_state(pid) in ("gone", "Z") for pid in self.children))
-        log = self.lab.read_log()
-        assert log.count("start:traced") <= 1 == log.count("start:behind") == log.count("end:behind"), self
-
-
-@pytest.mark.timeout(3600)
-def test_kill_or_stop_at_handoff_breaks_no_promise(lab, via):
-    assert launch(lab, "warm").wait(PATIENCE) == 0
-    for number in tally.rounds(16, 400):
-        tally.note(number)
-        clear(lab)
-        scene = Handoff(lab, tally.make_random("handoff", number))
-        status, stderr = check_promises(lab, scene, scene.run(), f"{number}: {scene}")
-        may_die = scene.signal == SIGKILL or scene.is_killed_too
-        assert status in ({0, 125, -SIGKILL} if may_die else {0}), f"{number}: {scene}: {status} {stderr}"
 
 
 CROWD, AT_ONCE = (4000, 400) if tally.WHOLE else (400, 400)  # launchers, and how many of them arrive in a second

@@ -38,8 +38,6 @@ EXHAUSTIVE = [
 EXHAUSTIVE = {f"tests/{node}": 1 for node in EXHAUSTIVE}
 RANDOM = {  # each test's share of a round; the longest first
     "tests/test_faults.py::test_soak_of_all_engines_finds_no_overlap": 8,
-    "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[file]": 4,
-    "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[socket]": 2,
     "tests/test_api_signals.py::test_interrupt_at_each_bytecode_releases": 1,
     "tests/test_api_signals.py::test_interrupt_at_any_moment_releases": 1,
     "tests/test_api_signals.py::test_interrupt_at_each_line_of_run_ends_the_launcher": 1,
@@ -59,7 +57,7 @@ ENDING = 20  # seconds that a part may need after its last round
 GRACE = 150  # seconds until a part counts as stuck
 FAILURES = 2  # after so many failures a part is not repeated
 SUMS = "launchers commands kills missed walks interrupts overlaps unrecorded stuck disordered".split()
-KINDS = ("faults", "handoffs", "engines")
+KINDS = ("faults", "engines")
 
 WORKERS = 2 if os.geteuid() == 0 else 1  # socket names are shared by a network namespace, which only root can make
 ISOLATED = "unshare --net --pid --fork --kill-child --mount-proc sh -c".split() + [
@@ -246,7 +244,6 @@ def render(result: dict) -> str:
         "commands run": f"{result['commands']:,}",
         "kills survived": f"{result['kills']:,}",
         "faults injected": f"{sum(result['faults'].values()):,}: {list_amounts(result['faults'])}",
-        "kills and stops at handoffs": list_amounts(result["handoffs"]),
         "random walks compared with a model": f"{result['walks']:,}",
         "Ctrl-C between two steps of the Python API": f"{result['interrupts']:,}",
         "commands at engines behind networks that fail": list_amounts(result["engines"]),

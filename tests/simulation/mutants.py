@@ -11,6 +11,7 @@ FOUND = [
     ("ticket published unwritten", "tickets.py", "new, file = UNPUBLISHED + number, kind + number", "new = file = kind + number", "two-kills"),
     ("ticket published before it is written", "tickets.py", "                ticket = self.write_ticket(file, fd, record)\n                posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)\n", "                posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)\n                ticket = self.write_ticket(file, fd, record)\n", "two-kills"),
     ("orphan taken for dead", "tickets.py", "return {True: ORPHANED, False: DEAD, None: unseen}[lives]", "return {True: DEAD, False: DEAD, None: unseen}[lives]", "two-kills"),
+    ("dead command taken for an orphan", "tickets.py", "return {True: ORPHANED, False: DEAD, None: unseen}[lives]", "return {True: ORPHANED, False: ORPHANED, None: unseen}[lives]", "two-kills"),
     ("orphan removed", "obstacles.py", "if ticket is None or ticket.state in (LIVE, ORPHANED):\n        return ticket", "if ticket is None or ticket.state is LIVE:\n        return ticket", "two-kills"),
     ("dead ticket kept", "tickets.py", "        if record.child is None:\n            return DEAD", "        if record.child is None:\n            return LIVE", "two-kills"),
     ("pid without its start", "identity.py", "apart <= (theirs.time_namespace != mine.time_namespace)", "apart <= 9e9", "pids"),

@@ -3,6 +3,7 @@
 Imported once solo was loaded over the simulated kernel.
 """
 
+import posix
 import sys
 from types import SimpleNamespace
 
@@ -66,13 +67,21 @@ def run_clean():
         close(base.fd)
 
 
+def run_rm():
+    """Be `rm FILE`."""
+    try:
+        posix.unlink(modules.getcurrent().process.words[1])
+    except FileNotFoundError:
+        return 1
+
+
 def rest():
     """Be a process until the schedule ends it."""
     for _ in range(modules.kernel.lifetime):
         call("work")
 
 
-PROGRAMS = {"/bin/solo": run_solo, "/bin/lock": run_lock, "/bin/clean": run_clean, "/bin/job": rest}
+PROGRAMS = {"/bin/solo": run_solo, "/bin/lock": run_lock, "/bin/clean": run_clean, "/bin/rm": run_rm, "/bin/job": rest}
 
 
 def replace_parts():
@@ -258,8 +267,14 @@ class Scene:
         kinds = {kind for kind, _, _ in kernel.trace}
         for process, words in zip(kernel.contenders, self.lines):
             output, code = process.output.decode(), process.status >> 8
-            may_refuse = self.may_refuse is not None and self.may_refuse in output
-            if code and not (process.has_run or may_refuse or kinds & {"fail", "stop"} or not read_line(words)[2]):
+            may_refuse = self.may_refuse is not None and self.may_refuse in output or kinds & {"fail", "stop"}
+            is_late = code == 75 and not read_line(words)[2]
+            if (
+                "bug in solo" in output
+                or code
+                and words[0] == "solo"
+                and not (process.has_run or may_refuse or is_late)
+            ):
                 return kernel.violate(f"pid {process.pid} was refused: {output} (status {code})")
         kernel.faults = {}
         newcomer = kernel.spawn(900, ["solo", *[word for name in self.names for word in ("-n", name)], "job"])
@@ -312,7 +327,8 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("hold-names", [f"{HOLD} a b", "solo -w forever -n b job"], KILLS, {"may_refuse": ""}),
     ("clean", [A, "clean a", A], KILLS, {"is_reducible": False, "has_places": False, "tick": 0.001}),
     ("clean-twice", [A, "clean a", A, "clean a", A], {}, {"is_reducible": False, "has_places": False}),
-    ("pids", [A] * 3, MORE, {"reuses_pids": True}),
+    ("gate-removed", [A, "rm /locks/a/.gate", A, BUSY], {"kill": 1}, {"is_reducible": False, "tick": 0.001}),
+    ("pids", [A] * 4, KILLS, {"reuses_pids": True}),
     ("launchers", [A, A, BUSY], MORE, {"has_journal": True}),
     ("launchers-errors", [A] * 2, {"error": 1, "kill": 1}, {"has_journal": True}),
 ]
