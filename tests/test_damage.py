@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from conftest import count_injected, finish, inject, read_line, until, wait_dead
@@ -272,23 +273,7 @@ def test_damaged_ticket_of_a_dead_waiter_is_removed(lab, data):
     assert lab.count_waiting("job") == 0
 
 
-def make_directory(path):
-    path.mkdir()
-
-
-def make_symlink(path):
-    path.symlink_to("/etc/passwd")
-
-
-def make_dangling(path):
-    path.symlink_to("/nonexistent")
-
-
-def make_fifo(path):
-    os.mkfifo(path)
-
-
-def make_socket(path):
+def bind_socket(path):
     with socket.socket(socket.AF_UNIX) as bound:
         here = os.getcwd()
         os.chdir(path.parent)
@@ -296,15 +281,24 @@ def make_socket(path):
         os.chdir(here)
 
 
-@pytest.mark.parametrize("make", [make_directory, make_symlink, make_dangling, make_fifo, make_socket])
+FOREIGN = {  # what is no regular file
+    "directory": Path.mkdir,
+    "link": lambda path: path.symlink_to("/etc/passwd"),
+    "dangling link": lambda path: path.symlink_to("/nonexistent"),
+    "pipe": os.mkfifo,
+    "socket": bind_socket,
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
 @pytest.mark.parametrize(
     "file", [".gate", ".new.00000000000000000001", ".hold.00000000000000000001", ".seat.00000000000000000001"]
 )
-def test_foreign_file_in_the_place_of_a_ticket_is_ignored_or_one_line(lab, file, make):
+def test_foreign_file_in_the_place_of_a_ticket_is_ignored_or_one_line(lab, file, kind):
     lab.run("-n", "job", "true")
     path = lab.directory / "job" / file
     path.unlink(missing_ok=True)
-    make(path)
+    FOREIGN[kind](path)
 
     ran = runs_or_fails_in_one_line(run_beside(lab))
 
@@ -312,11 +306,11 @@ def test_foreign_file_in_the_place_of_a_ticket_is_ignored_or_one_line(lab, file,
     assert open("/etc/passwd").read().startswith("root:")
 
 
-@pytest.mark.parametrize("make", [make_symlink, make_dangling, make_fifo, make_socket])
+@pytest.mark.parametrize("kind", [kind for kind in FOREIGN if kind != "directory"])
 @pytest.mark.parametrize("name", ["job", "outer/job"])
-def test_foreign_file_in_the_place_of_a_name_is_refused(lab, name, make):
+def test_foreign_file_in_the_place_of_a_name_is_refused(lab, name, kind):
     lab.run("-n", "outer/x", "true")
-    make(lab.directory / name)
+    FOREIGN[kind](lab.directory / name)
 
     result = lab.run("-n", name, "true")
 

@@ -63,14 +63,8 @@ def test_circle_of_any_number_of_runs_is_refused(lab, size):
 def test_circle_through_several_names_and_depths_is_refused(lab):
     """One run holds two names; the other one waits two levels further down, for the parent of a nested name."""
     first = start(lab, "a/x", "b", "-n", "c/y")
-    second = lab.start(
-        "-n",
-        "b",
-        "--",
-        "sh",
-        "-c",
-        "$SOLO -n e -- sh -c '$SOLO -n f -- sh -c \"echo; " + NESTED.format(wanted="c") + "\"; :'; :",
-    )
+    nested = "$SOLO -n e -- sh -c '$SOLO -n f -- sh -c \"echo; " + NESTED.format(wanted="c") + "\"; :'; :"
+    second = lab.start("-n", "b", "--", "sh", "-c", nested)
     read_line(second)
     go(first, lab, "b")
 

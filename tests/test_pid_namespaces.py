@@ -201,16 +201,8 @@ def test_holder_ends_with_a_launcher_that_ends(lab):
 
 def test_tree_does_not_wait_for_the_holder(lab):
     """A stopped holder does not see the end of the command."""
-    process = lab.start(
-        "--tree",
-        "-n",
-        "job",
-        "--",
-        "sh",
-        "-c",
-        "echo; read line; exit 3",
-        prefix=(*INNER, "sh", "-c", '"$@"; echo $?', "sh"),
-    )
+    inside = (*INNER, "sh", "-c", '"$@"; echo $?', "sh")
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "echo; read line; exit 3", prefix=inside)
     assert read_line(process) == ""
     _, launcher, *_ = find_chain(process)
     os.kill(find_children(launcher)[1], signal.SIGSTOP)

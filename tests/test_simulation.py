@@ -96,7 +96,8 @@ def test_fault_without_its_text_and_unknown_call_are_errors(code, error):
 @pytest.mark.parametrize("row", mutants.FOUND, ids=lambda row: row[0])
 def test_fault_in_the_hot_path_is_found(row):
     """By the schedules of test_random_schedules_keep_the_promises."""
-    status, output = simulate("--mutant", row[0], "--scene", row[4], "--runs", RUNS)
+    runs = 2 * RUNS if row[4] == "pids" else RUNS
+    status, output = simulate("--mutant", row[0], "--scene", row[4], "--runs", runs)
 
     assert status == 1 and "replay: " in output, output
 

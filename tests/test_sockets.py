@@ -71,13 +71,8 @@ def test_list_shows_all_fields_of_a_record(lab):
     holder = lab.hold("a/b", "--slots", "3", "--take", "2")
     [row] = lab.list()
 
-    assert (row["name"], row["launcher"], row["child"], row["mode"], row["slot"]) == (
-        "a/b",
-        holder.pid,
-        holder.child,
-        "slots",
-        0,
-    )
+    seen = row["name"], row["launcher"], row["child"], row["mode"], row["slot"]
+    assert seen == ("a/b", holder.pid, holder.child, "slots", 0)
     assert row["command"] == ["sh", "-c", "echo $$; read line; exit 0"] and row["via"] == "socket"
 
 
@@ -111,20 +106,21 @@ def test_waiter_of_killed_launcher_waits_until_its_command_is_dead(lab):
     assert kill_launcher_of_large_command(lab) in DEAD
 
 
+def start_as_nobody(code):
+    """Start a Python program of another user; return it once it has printed a line."""
+    words = ["/usr/bin/python3", "-c", code]
+    process = subprocess.Popen(words, user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    return process
+
+
 def test_address_bound_by_another_user_is_an_error(common):
     common.use_sockets()
     address = f"\\x00{PREFIX}/0/job/hold.1.X..0.0"
-    squatter = subprocess.Popen(
-        [
-            "/usr/bin/python3",
-            "-c",
-            f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen(); print(); input()",
-        ],
-        user=NOBODY,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    code = (
+        f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen(); print(flush=True); input()"
     )
-    squatter.stdout.readline()
+    squatter = start_as_nobody(code)
 
     result = common.run("-n", "job", "true")
     squatter.communicate()
@@ -148,10 +144,7 @@ sys.stdin.read()
 def test_forged_lines_in_proc_net_unix_are_harmless(common):
     """An abstract address may contain a newline, and so imitate any line."""
     common.use_sockets()
-    forger = subprocess.Popen(
-        ["/usr/bin/python3", "-c", INJECTION], user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    forger.stdout.readline()
+    forger = start_as_nobody(INJECTION)
 
     holder = common.hold("job")
     result = common.run("-n", "job", "true")

@@ -79,18 +79,8 @@ class Part:
     def run(self, until: float):
         own = {"SOLO_TORTURE": "whole", "SOLO_SEED": self.seed, "SOLO_TALLY": self.file, "SOLO_UNTIL": until}
         environment = {**os.environ, **{name: str(value) for name, value in own.items()}}
-        words = [
-            *(ISOLATED if os.geteuid() == 0 else ()),
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--timeout",
-            "0",
-            self.node,
-        ]
+        pytest = [sys.executable, *"-m pytest -q -p no:cacheprovider --timeout 0".split(), self.node]
+        words = [*ISOLATED, *pytest] if os.geteuid() == 0 else pytest
         with open(self.file.with_suffix(".log"), "wb") as log:
             self.process = subprocess.Popen(
                 words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log

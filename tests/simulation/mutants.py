@@ -1,4 +1,7 @@
-"""Faults put into the hot path, as texts of its files: the simulation finds each one, or the row says why it cannot matter."""
+"""Faults put into the hot path, as texts of its files: the simulation finds each one, or the row says why it cannot matter.
+
+A fault that is found here needs no test of real processes, beyond one of each kind.
+"""
 
 # fmt: off
 # (name, file, text, other text, scene that finds it)

@@ -17,7 +17,7 @@ def is_independent(kernel, process):
         return True
     if name == "waitpid":
         return len(words) < 2 or not words[1] or not kernel.faults.get("kill")
-    if name in ("open", "read", "readlink") and isinstance(words[0], str):
+    if name in ("open", "stat", "readlink"):
         return is_name_independent(kernel, process, words[0])
     if name == "unlink":
         return words[0].startswith(PRIVATE)

@@ -301,7 +301,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("first", [A, BUSY], {}, {"is_plain": True, "has_places": False, "is_reducible": False}),
     ("two-kills", [A] * 2, KILLS, {"is_plain": True}),
     ("two-handoff-kills", [A] * 2, KILLS, {}),
-    ("busy", [A, BUSY], KILLS, {"is_plain": True}),
+    ("busy", [A, BUSY], {"kill": 1}, {"is_plain": True}),
     ("three", [A] * 3, MORE, {}),
     ("four", [A, A, A, BUSY], MORE, {}),
     ("deadlines", [A, TIMED, A], {"kill": 1, "stop": 1}, {}),
