@@ -299,7 +299,6 @@ class Lab:
         self.log = path / "log"
         self.log.touch()
         self.started = []
-        self.common = ()
         self.environment = {**os.environ, "SOLO_DIR": str(self.directory), "LAB": str(path)}
         self.environment["SOLO"] = self.script
 

@@ -221,19 +221,13 @@ class Kernel(Files):
         return 0, 0
 
     def find_children(self, process, pid):
-        return [
-            child
-            for child in self.processes.values()
-            if child.parent == process.pid and not child.is_reaped and pid in (-1, child.pid)
-        ]
+        children = [child for child in self.processes.values() if child.parent == process.pid and not child.is_reaped]
+        return [child for child in children if pid in (-1, child.pid)]
 
     def can_waitpid(self, process, pid, flags=0):
-        children = self.find_children(process, pid)
-        return (
-            flags & real.WNOHANG
-            or not children
-            or any(child.state == "Z" or flags & real.WUNTRACED and child.change for child in children)
-        )
+        if flags & real.WNOHANG or not (children := self.find_children(process, pid)):
+            return True
+        return any(child.state == "Z" or flags & real.WUNTRACED and child.change for child in children)
 
     def find_recipient(self, process, pid):
         return proc.find(self, process, str(pid)) or fail(ESRCH)
@@ -243,9 +237,8 @@ class Kernel(Files):
 
     def getppid(self, process):
         parent = self.processes.get(process.parent)
-        return (
-            process.parent if parent is None or process.namespace in (proc.FIRST_PID_NAMESPACE, parent.namespace) else 0
-        )
+        is_seen = parent is None or process.namespace in (proc.FIRST_PID_NAMESPACE, parent.namespace)
+        return process.parent if is_seen else 0
 
     def set_umask(self, process, mask):
         before, process.umask = process.umask, mask
@@ -263,13 +256,10 @@ class Kernel(Files):
         other = self.find_recipient(process, pid)
         if signal:
             self.send(other, int(signal), SENT, process.pid)
-        if not process.is_alive:
-            raise Ended
 
     def pidfd_open(self, process, pid, flags=0):
-        return self.install(
-            process, OpenFile(self.make_number(process), "pidfd", self.find_recipient(process, pid)), real.O_CLOEXEC
-        )
+        file = OpenFile(self.make_number(process), "pidfd", self.find_recipient(process, pid))
+        return self.install(process, file, real.O_CLOEXEC)
 
     def pidfd_send_signal(self, process, fd, signal, *_):
         other = self.get(process, fd).target
@@ -277,8 +267,6 @@ class Kernel(Files):
             fail(ESRCH)
         if signal:
             self.send(other, int(signal), SENT, process.pid)
-        if not process.is_alive:
-            raise Ended
 
     def send(self, process, signal, code, sender, value=0):
         """Send a signal: what it does at once, or what waits until the process unblocks it or runs."""
@@ -326,8 +314,6 @@ class Kernel(Files):
         else:
             process.mask = before - signals if how == SIG_UNBLOCK else signals
         self.act_on_unblocked(process)
-        if not process.is_alive:
-            raise Ended
         return before
 
     def act_on_unblocked(self, process):
@@ -432,6 +418,8 @@ class Kernel(Files):
         except OSError as found:
             self.write_log(process, name, None, (found.errno, found.strerror))
             raise
+        if not process.is_alive:
+            raise Ended  # by its own signal
         self.write_log(process, name, result, None)
         return result
 
@@ -457,10 +445,8 @@ class Kernel(Files):
         result = tuple(result) if isinstance(result, list) else result
         process.log.append((name, result, error))
         process.repeated = len(process.log)
-        if self.is_hashing:
-            seen = (
-                result[:4] if name in ("fstat", "stat") and error is None else result
-            )  # without sizes and times, of which each use is of a constant
+        if self.is_hashing:  # without sizes and times, of which each use is of a constant
+            seen = result[:4] if name in ("fstat", "stat") and error is None else result
             process.history = hash((process.history, name, seen, error))
 
     def repeat(self, process, name):
@@ -486,12 +472,12 @@ class Kernel(Files):
         """Whether the next call is the only choice: independent, and no fault can come before it."""
         if self.faults.get("error") or process.has_effect and (self.faults.get("kill") or self.faults.get("stop")):
             return False
-        return self.can_run(process) and not self.has_deliverable(process) and is_independent(self, process)
+        return self.can_run(process) and self.is_alone(process)
 
     def list_choices(self):
         """Return the steps that are possible now: ("run", pid), ("kill", pid), ("stop", pid), ("continue", pid), ("fail", pid, errno), ("time",)."""
         runnable = [process for process in self.processes.values() if self.can_run(process)]
-        independent = self.find_independent(runnable) if self.is_reduced else None
+        independent = next(filter(self.is_alone, runnable), None) if self.is_reduced else None
         if independent is not None:
             runnable = [independent]
         choices = [("run", process.pid) for process in runnable]
@@ -503,29 +489,19 @@ class Kernel(Files):
                 choices += self.list_faults(process, process in runnable, independent is None or process.has_effect)
         return choices
 
-    def find_independent(self, runnable):
-        return next(
-            (process for process in runnable if not self.has_deliverable(process) and is_independent(self, process)),
-            None,
-        )
+    def is_alone(self, process):
+        return not self.has_deliverable(process) and is_independent(self, process)
 
     def list_faults(self, process, is_runnable, has_effect):
         faults = [(kind, process.pid) for kind in ("kill", "stop") if has_effect and self.faults.get(kind)]
         if self.faults.get("error") and is_runnable and not process.has_executed:
-            faults += [
-                ("fail", process.pid, error) for error, calls in ERRORS.items() if process.call[0] in calls.split()
-            ]
+            errors = [error for error, calls in ERRORS.items() if process.call[0] in calls.split()]
+            faults += [("fail", process.pid, error) for error in errors]
         return faults
 
     def find_next_time(self):
-        times = [
-            at
-            for process in self.processes.values()
-            if process.state == "R"
-            for at in (process.wake, process.alarm)
-            if at is not None
-        ]
-        return min((at for at in times if at > self.now), default=None)
+        times = [at for each in self.processes.values() if each.state == "R" for at in (each.wake, each.alarm)]
+        return min([at for at in times if at is not None and at > self.now], default=None)
 
     def step(self, choice):
         """Take one of the steps of list_choices."""
@@ -574,13 +550,10 @@ def is_point(process, name, words, watches_descriptors):
         file = process.descriptors[words[0]][0]
         if file.kind == "proc":
             return name == "read" and not proc.is_own(process, file.target)
-        if (
-            file.kind in ("null", "pidfd", "links")
-            or name == "close"
-            and file.kind == "file"
-            and file not in file.target.locks
-        ):
+        if file.kind in ("null", "pidfd", "links"):
             return False
+        if name == "close" and file.kind == "file":
+            return file in file.target.locks
     if name == "poll":
         return [fd for fd, _ in words[0]] != [2]  # stderr always has room
     return name != "sigtimedwait" or words[1] != 0
