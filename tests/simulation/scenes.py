@@ -244,15 +244,12 @@ class Scene:
             kernel.mkdir(NOBODY, f"{PLACE}/{name}".rstrip("/"), 0o700)
         if any("hold" in words for words in self.lines):
             kernel.spawn(KEEPER, ["job"])
-        kernel.contenders = [self.spawn(kernel, number + 2, words) for number, words in enumerate(self.lines)]
+        kernel.contenders = [kernel.spawn(number + 2, words) for number, words in enumerate(self.lines)]
         for process, namespace in zip(kernel.contenders, self.namespaces):
             process.namespace = namespace
         for number in self.spared:
             kernel.contenders[number].is_spared = True
         return kernel
-
-    def spawn(self, kernel, pid, words):
-        return kernel.spawn(pid, words)
 
     def read_outcome(self, kernel):
         return tuple([process.status for process in kernel.contenders])
@@ -262,19 +259,15 @@ class Scene:
         left = [process for process in kernel.processes.values() if process.is_alive]
         if left:
             return kernel.violate(
-                "stuck: " + "; ".join(f"pid {process.pid} ({process.name}) in {process.call}" for process in left)
+                f"stuck: {', '.join([f'pid {each.pid} ({each.name}) in {each.call}' for each in left])}"
             )
         kinds = {kind for kind, _, _ in kernel.trace}
         for process, words in zip(kernel.contenders, self.lines):
             output, code = process.output.decode(), process.status >> 8
-            may_refuse = self.may_refuse is not None and self.may_refuse in output or kinds & {"fail", "stop"}
-            is_late = code == 75 and not read_line(words)[2]
-            if (
-                "bug in solo" in output
-                or code
-                and words[0] == "solo"
-                and not (process.has_run or may_refuse or is_late)
-            ):
+            is_meant = self.may_refuse is not None and self.may_refuse in output or kinds & {"fail", "stop"}
+            is_busy = code == 75 and not read_line(words)[2]
+            may_refuse = process.has_run or is_meant or is_busy or words[0] != "solo"
+            if "bug in solo" in output or code and not may_refuse:
                 return kernel.violate(f"pid {process.pid} was refused: {output} (status {code})")
         kernel.faults = {}
         newcomer = kernel.spawn(900, ["solo", *[word for name in self.names for word in ("-n", name)], "job"])
