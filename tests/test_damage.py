@@ -405,17 +405,3 @@ def test_order_survives_a_removed_gate_and_a_clock_set_back(lab):
     first.communicate()
 
     assert [finish(second)[0], finish(third)[0]] == [0, 0] and lab.read_log() == ["first", "second", "third"]
-
-
-@pytest.mark.host
-def test_torn_escape_in_the_record_of_an_orphan_is_damage(lab):
-    holder = lab.hold("job")
-    ticket = lab.find_hold("job")
-    holder.kill()
-    holder.wait()
-    ticket.write_bytes(ticket.read_bytes().replace(b"command sh", b"command %2"))
-
-    result = run_beside(lab)
-
-    assert (result.returncode, lab.read_log()) == (125, []) and b"damaged" in result.stderr
-    os.kill(holder.child, 9)

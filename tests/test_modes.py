@@ -1,24 +1,13 @@
 """Modes: which holders of shared names, slots, several and nested names run at once. In real processes."""
 
 import os
-import random
 import resource
 import signal
 import subprocess
 import time
 
 import pytest
-from conftest import (
-    PATIENCE,
-    SOCKET_IN_FULL,
-    count_switches,
-    finish,
-    kill_both,
-    make_witness,
-    read_line,
-    read_state,
-    until,
-)
+from conftest import PATIENCE, count_switches, finish, kill_both, make_witness, read_line, read_state, until
 
 
 def test_shared_holder_admits_only_shared(lab, via):
@@ -217,35 +206,6 @@ def test_nested_shared_use_runs_unless_others_wait(lab):
     _, _, stderr = finish(holder)
     assert "an ancestor of this process, and waiters ahead wait for it" in stderr
     assert finish(writer)[0] == 0
-
-
-def name_words(mode, names, slots):
-    words = [word for name in names for word in ("-n", name)]
-    return [*words, *{"X": [], "S": ["-s"], "C": ["--slots", str(slots)]}[mode], "--"]
-
-
-COUNTS = {"file": 40, "socket": 120}  # contenders
-
-
-@pytest.mark.parametrize("via", SOCKET_IN_FULL, indirect=True)
-def test_random_sets_of_names_never_deadlock(lab, via):
-    """Contenders of nested and several names, in random order and modes: all end, and none overlaps."""
-    chance = random.Random(7)
-    names = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "g"]
-    running, started, count = [], 0, COUNTS[via]
-    while started < count or running:
-        if started < count and len(running) < 12:
-            wanted, mode = chance.sample(names, chance.randint(1, 3)), chance.choice("XXSC")
-            command = make_witness(mode, wanted, 2, 1, started, 0.005)
-            running.append(lab.start("-w", "forever", *name_words(mode, wanted, 2), *command))
-            started += 1
-        else:
-            status, _, stderr = finish(running.pop(0))
-            assert (status, stderr) == (0, "")
-
-    log = lab.read_log()
-    assert not [line for line in log if line.startswith("overlap")]
-    assert sum(line.startswith("end:") for line in log) == count and lab.list() == []
 
 
 def test_witness_finds_overlaps(lab):

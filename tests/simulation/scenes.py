@@ -306,6 +306,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("slots-take", [f"solo --slots 3 --take {take} -w forever -n a job" for take in (2, 1, 3)], FAULTS, {}),
     ("nested", ["solo -w forever -n a/b job", "solo -s -w forever -n a job", "solo -w forever -n a/c job"], FAULTS, {"has_places": False}),
     ("names", ["solo -w forever -n a -n b job", "solo -w forever -n b -n a job"], FAULTS, {}),
+    ("mixed", ["solo -w forever -n e/f -n a job", "solo -s -w forever -n a/b -n e job", "solo --slots 2 -w forever -n e -n a/b job", "solo -w forever -n a -n e job"], FAULTS, {"has_places": False}),
     ("pairs", ["solo -w forever job", "solo -w forever /bin/job", "solo -w forever job"], FAULTS, {}),
     ("deadlock", ["solo -w forever -n a -- solo -w forever -n b job", "solo -w forever -n b -- solo -w forever -n a job"], {}, {}),
     ("max-waiting", [A, LIMITED, LIMITED], FAULTS, {"may_refuse": "busy"}),
