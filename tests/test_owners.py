@@ -71,19 +71,8 @@ class Forged:
         common.directory.chmod(0o1777)
         (common.directory / "job").mkdir()
         (common.directory / "job").chmod(0o1777)
-        self.process = subprocess.Popen(
-            [
-                "/usr/bin/python3",
-                "-IS",
-                "-c",
-                FORGER,
-                os.path.dirname(common.script),
-                str(common.directory),
-                json.dumps(spec),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        words = ["/usr/bin/python3", "-IS", "-c", FORGER, os.path.dirname(common.script), str(common.directory)]
+        self.process = subprocess.Popen([*words, json.dumps(spec)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         common.started.append(self.process)
         self.pids = {role: pid for role, (pid, _) in json.loads(read_line(self.process)).items()}
 

@@ -4,22 +4,10 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 
 import pytest
-from conftest import (
-    TESTS,
-    count_injected,
-    count_switches,
-    finish,
-    inject,
-    kill_both,
-    read_line,
-    read_state,
-    set_alarm,
-    until,
-)
+from conftest import count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
 
 from solo.record import RESERVED, format_closing
 
@@ -205,32 +193,21 @@ def test_proc_of_other_pid_namespace_is_refused(lab):
     assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (125, 1, [])
 
 
-HOLDS = """
-import sys; sys.path.insert(0, {root!r})
-import solo
-held = [solo.Lock(f"job/{{number}}", shared=True) for number in range(64)]
-for lock in held: lock.acquire()
-print(flush=True); sys.stdin.read()
-"""
-
-
 @pytest.mark.tool("strace")
 def test_holder_may_end_between_two_looks(lab):
     """Of more holders than a contender keeps open, the one in the way vanishes at the second look and is back at the third."""
-    others = subprocess.Popen(
-        [sys.executable, "-IS", "-c", HOLDS.format(root=str(TESTS.parent))],
-        env=lab.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    code = (
+        "held = [solo.Lock(f'job/{number}', shared=True).acquire() for number in range(64)]; print(flush=True); input()"
     )
-    others.stdout.readline()
+    others = lab.start_code(code)
+    read_line(others)
     lab.hold("job", "--shared")
     newest = max((lab.directory / "job").glob(".hold.*")).name
 
     result = lab.run("-n", "job/other", "true", prefix=inject(lab, "openat:error=ENOENT:when=2", paths=[newest]))
 
     assert result.returncode == 75 and count_injected(lab) == 1
-    others.communicate()
+    finish(others)
 
 
 @pytest.mark.parametrize("duration", ["0.001ms", "0.01ms", "0.1ms", "1ms", "2ms"])
