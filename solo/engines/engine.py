@@ -1,4 +1,4 @@
-"""What all engines share: the entries of a name, the records in them, and texts about an engine."""
+"""The entries of a name, the records in them, and texts about an engine, as all engines share them."""
 
 import posix
 from time import time
