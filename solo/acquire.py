@@ -8,7 +8,7 @@ from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import FOREVER, close
 from solo.modes import plan_claims
 from solo.obstacles import read_claim
-from solo.queue import NO_WAIT, acquire_hold, wait_silently
+from solo.queue import NO_WAIT, Attempt, wait_silently
 from solo.tickets import Queue, finish_handoff
 
 TYPE_CHECKING = False
@@ -65,33 +65,33 @@ def acquire_names(
     name.
 
     The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count;
-    `watch` and `starter` are as for acquire_hold. `make_queue` makes a queue of (base, name, origin), by default that of
-    `open_queue`. Raises Busy, SoloError.
+    `watch` and `starter` are as for Attempt; `make_queue` is by default open_queue. Raises Busy, SoloError.
     """
     named: dict[str, Ticket] = {}
-    base = None if plan.is_socket else make_base_for(wanted.names[0], plan)
+    name, base = wanted.names[0], None
+
+    def make(name: str) -> "AnyQueue":
+        return (make_queue or open_queue)(base, name, wanted.origin)
+
     try:
+        base = None if plan.is_socket else make_base(plan.dir, plan.verbose)
         for name, claim in order_claims(wanted):
             settle_all(holds)
-            record, policy = wanted.claiming(claim), find_policy(plan)
-            try:
-                named[name] = acquire_name(
-                    make_queue or open_queue, base, name, record, plan.deadline, watch, policy, starter
-                )
-                holds.append(named[name])
-            except BaseException as error:
-                for hold in holds:
-                    hold.queue.gate.restore_skips()
-                if isinstance(error, OSError):
-                    raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
-                if isinstance(error, SoloError):
-                    error.args = (f"{wanted.names[0] if wanted.is_generated else name}: {error}",)
-                    error.name = name
-                raise
+            named[name] = acquire_name(name, wanted.claiming(claim), plan, make, watch, starter)
+            holds.append(named[name])
+        return named
+    except BaseException as error:
+        for hold in holds:
+            hold.queue.gate.restore_skips()
+        if isinstance(error, OSError):
+            raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
+        if isinstance(error, SoloError):
+            error.args = (f"{wanted.names[0] if wanted.is_generated else name}: {error}",)
+            error.name = name
+        raise
     finally:
         if base is not None:
             close(base.fd)
-    return named
 
 
 def order_claims(wanted: "Record") -> "list[tuple[str, Claim]]":
@@ -105,15 +105,6 @@ def order_claims(wanted: "Record") -> "list[tuple[str, Claim]]":
     return plan_claims(wanted.names, wanted.claim)
 
 
-def make_base_for(name: str, plan: "Plan") -> "Directory":
-    """Return the directory of all names, which is made if it is missing. Raises SoloError about `name`."""
-    try:
-        return make_base(plan.dir, plan.verbose)
-    except SoloError as error:
-        error.args = (f"{name}: {error}",)
-        raise
-
-
 def find_policy(plan: "Plan") -> "Policy | None":
     """Return a new Policy for one name, or None if the plan asks for none."""
     if not (plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None):
@@ -125,23 +116,21 @@ def find_policy(plan: "Plan") -> "Policy | None":
 
 
 def acquire_name(
-    make_queue: "MakeQueue",
-    base: "Directory | None",
     name: str,
     record: "Record",
-    deadline: float,
+    plan: "Plan",
+    make: "Callable[[str], AnyQueue]",
     watch: "Watch",
-    policy: "Policy | None",
     starter: "Starter | None",
 ) -> "Ticket":
-    """Acquire one name. If `solo clean` removes its directory meanwhile, make it again."""
-    left = ATTEMPTS
+    """Acquire one name, whose queue `make` returns. If `solo clean` removes its directory meanwhile, make it again."""
+    policy, left = find_policy(plan), ATTEMPTS
     while True:
         left -= 1
         queue = None
         try:
-            queue = make_queue(base, name, record.origin)
-            hold = acquire_hold(queue, record, deadline, watch, policy, starter)
+            queue = make(name)
+            hold = Attempt(queue, record, plan.deadline, watch, policy, starter).acquire()
             queue.gate.close()
             return hold
         except BaseException as error:
@@ -238,12 +227,12 @@ def make_watch(plan: "Plan", deadline: float) -> "Watch":
     if plan.replace_after is not None:
         deadline = FOREVER  # --wait no longer counts once it is time to end the holder
     is_terminal = is_log = False
-    if deadline is not NO_WAIT and not plan.quiet:
+    if deadline != NO_WAIT and not plan.quiet:
         is_log = any(posix.environ.get(variable, b"") not in (b"", b"0", b"false") for variable in CI_VARIABLES)
         is_terminal = not is_log and posix.isatty(2)
         if is_terminal and posix.environ.get(b"TERM", b"dumb") == b"dumb":
             is_terminal, is_log = False, True
-    if deadline is NO_WAIT or not (plan.verbose or is_terminal or is_log):
+    if deadline == NO_WAIT or not (plan.verbose or is_terminal or is_log):
         return wait_silently
     made: list[Watch] = []
 

@@ -39,8 +39,6 @@ class Directory:
     Files made in it get `mode` without the execute bits.
     """
 
-    __slots__ = ("fd", "mode", "path", "shared")
-
     def __init__(self, fd: int, path: str, mode: int, shared: bool) -> None:
         self.fd = fd
         self.path = path

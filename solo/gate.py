@@ -45,8 +45,6 @@ class Gate:
     `number` and `mode` are those of our last ticket, the mode None for a waiting ticket; `ended` the skips that it ended.
     """
 
-    __slots__ = ("boot", "deadline", "ended", "fd", "mode", "number", "place", "text")
-
     def __init__(self, place: "Directory", boot: str) -> None:
         self.place = place
         self.boot = boot

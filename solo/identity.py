@@ -25,8 +25,6 @@ class Stat:
     boot).
     """
 
-    __slots__ = ("parent", "pid", "start", "state", "threads")
-
     def __init__(self, pid: int, state: str, parent: int, threads: int, start: int) -> None:
         self.pid = pid
         self.state = state
@@ -49,8 +47,6 @@ class Stat:
 
 class Origin:
     """The origin of an identity: boot, pid and time namespaces, `shift` of start times in clock ticks, host."""
-
-    __slots__ = ("boot", "host", "pid_namespace", "shift", "time_namespace")
 
     def __init__(self, boot: str, pid_namespace: str, time_namespace: str, host: str, shift: int = 0) -> None:
         self.boot = boot

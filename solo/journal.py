@@ -41,7 +41,6 @@ class Journal:
     clock.
     """
 
-    __slots__ = ("directory", "record", "running_since", "start", "report", "tokens", "waiting_since")
     title = "the journal"
     clock = staticmethod(time)
 

@@ -85,8 +85,8 @@ class Run:
             warn_of_date(plan.names[0], command)
         words = list(map(encode, command))
         origin = read_origin()  # before read_self: its error says what is wrong with /proc
-        note, tree = plan.note or "", plan.tree_grace
-        self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, tree, words, note=note)
+        self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, words)
+        self.record.tree, self.record.note = plan.tree_grace, plan.note or ""
         self.record.is_generated = plan.is_generated
         self.names = self.record.shown_names
         self.holds = Holds()

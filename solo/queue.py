@@ -1,13 +1,20 @@
 """Join, wait, acquire: the queue of one name, first come, first served.
 
-- each step starts with a look, under the gate
-- nothing in the way: publish the hold, and run
-- a contender that may not wait is busy: a skip
+A name is a directory of `.gate` and of tickets: `.seat.<n>` of waiters, `.hold.<n>` of holders.
+
+- a ticket is alive while its owner has flock(2) on it: the kernel unlocks it, however its owner ends
+- it is written and locked first, then given its name
+- its n grows with each ticket, and never comes twice
+- the gate is locked to look and to publish, never while anything runs or waits
+- only the gate's holder removes dead tickets of others
+- nothing in the way: a contender publishes its hold
+- one that may not wait is busy: a skip
 - others publish a waiting ticket, and so join the queue
-- a waiter blocks on the nearest waiter before it
-- at the head it blocks on the conflicting holds
+- a waiter blocks on the nearest waiter before it, at the head on the conflicting holds
 - it blocks outside the gate, then looks again
-- the kernel ends the tickets of a killed contender
+- the command's process is in the hold before it may exec
+- an owner removes its own ticket at any time, then unlocks it
+- without its owner a hold is alive as long as its command: an orphan
 """
 
 from time import monotonic
@@ -35,59 +42,25 @@ if TYPE_CHECKING:
 
 NO_WAIT = float("-inf")  # a deadline that has passed
 
-# The states of an Attempt, each with what leads out of it.
-NEW = "new"  # no ticket: publish the hold (HELD), or a waiting ticket (WAITING)
+# The states of an Attempt, each with what leads out of it; a published hold leads out of each.
+NEW = "new"  # no ticket: publish a waiting ticket (WAITING)
 WAITING = "waiting"  # a waiting ticket: block on the waiter before it, until there is none (HEAD)
-HEAD = (
-    "head"  # the first waiter, its command forked in advance: block on the conflicting holds, publish the hold (HELD)
-)
-HELD = "held"
+HEAD = "head"  # the first waiter, its command forked in advance: block on the conflicting holds
 
 
-def acquire_hold(
-    queue: "Queue",
-    record: "Record",
-    deadline: float,
-    watch: "Watch",
-    policy: "Policy | None" = None,
-    starter: "Starter | None" = None,
-) -> "Ticket":
-    """Return our hold on the name of `queue`, for a command whose `record` has its claim. Raises Busy, SoloError.
+class Attempt:
+    """One contender on its way to a hold on the name of `queue`, for a command whose `record` has its claim.
 
     `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other
     waiters. `starter` starts our command: at the head of the queue the handoff to it is prepared. An exclusive hold
     then keeps the waiting ticket before it until finish_handoff: the next waiter looks again when our command has
     started.
+
+    `state` is one of NEW, WAITING, HEAD. `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the
+    tickets in its way at the latest look, `passed` those of the look before it. `newest` is the last waiter, found
+    without listing the directory; `is_late` whether the deadline had passed at the latest look, `is_joining` whether it
+    joined the queue then. `mask` is the signal mask from before the wake signal was blocked.
     """
-    return Attempt(queue, record, deadline, watch, policy, starter).acquire()
-
-
-class Attempt:
-    """One contender on its way to a hold: `state` is one of NEW, WAITING, HEAD, HELD.
-
-    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way at the latest look,
-    `passed` those of the look before it. `newest` is the last waiter, found without listing the directory; `is_late`
-    whether the deadline had passed at the latest look, `is_joining` whether it joined the queue then. `mask` is the
-    signal mask from before the wake signal was blocked.
-    """
-
-    __slots__ = (
-        "deadline",
-        "hold",
-        "is_joining",
-        "is_late",
-        "mask",
-        "newest",
-        "obstacles",
-        "passed",
-        "policy",
-        "queue",
-        "record",
-        "starter",
-        "state",
-        "waiting",
-        "watch",
-    )
 
     def __init__(
         self,
@@ -95,15 +68,12 @@ class Attempt:
         record: "Record",
         deadline: float,
         watch: "Watch",
-        policy: "Policy | None",
-        starter: "Starter | None",
+        policy: "Policy | None" = None,
+        starter: "Starter | None" = None,
     ) -> None:
-        self.queue = queue
-        self.record = record
-        self.deadline = deadline
-        self.watch = watch
-        self.policy = policy
-        self.starter = starter
+        self.queue, self.record = queue, record
+        self.deadline, self.watch = deadline, watch
+        self.policy, self.starter = policy, starter
         self.state = NEW
         self.hold: Ticket | None = None
         self.waiting: Ticket | None = None
@@ -111,11 +81,10 @@ class Attempt:
         self.mask: set[int] | None = None
         self.obstacles: list[Ticket] = []
         self.passed: list[Ticket] = []
-        self.is_late = False
-        self.is_joining = False
+        self.is_late = self.is_joining = False
 
     def acquire(self) -> "Ticket":
-        """Return the hold once it is published. Raises Busy, SoloError; then it leaves no ticket in the queue."""
+        """Return the hold. Raises Busy, SoloError; then no ticket is left in the queue."""
         try:
             while self.hold is None:
                 self.advance()
@@ -152,11 +121,11 @@ class Attempt:
 
     def advance(self) -> None:
         """Look and publish under the gate; then, without the gate, wait until the next look is due."""
-        if self.deadline is not NO_WAIT:
+        if self.deadline != NO_WAIT:
             self.queue.gate.deadline = self.deadline
         with self.queue.gate:
             is_published = self.look_and_publish()
-        if not is_published or self.state is HELD:
+        if not is_published or self.hold is not None:
             return
         if self.newest is not None:  # the directory was not listed: do it now, while nobody waits for us
             self.newest = None
@@ -178,11 +147,13 @@ class Attempt:
         if self.waiting is not None and self.mask is not None and is_woken():
             raise Superseded("superseded by a newer one")
         self.look()
-        if not (self.join_queue() if self.obstacles else self.publish_hold()):
+        if not self.obstacles:
+            self.hold = self.queue.publish(HOLD, self.record)
+        if not (self.join_queue() if self.obstacles else self.hold):
             return False
         if self.policy is not None:
             self.policy.meet(self.queue, self.record, self.waiting, self.obstacles)
-        if self.state is HELD:
+        if self.hold is not None:
             self.leave_queue()
         return True
 
@@ -199,13 +170,6 @@ class Attempt:
             self.obstacles, self.record.slot = [self.newest], []
         else:
             self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, self.policy)
-
-    def publish_hold(self) -> bool:
-        self.hold = self.queue.publish(HOLD, self.record)
-        if self.hold is None:
-            return False
-        self.state = HELD
-        return True
 
     def leave_queue(self) -> None:
         """Give up our waiting ticket now that we have the hold; with a handoff, once our command has started."""
@@ -228,12 +192,8 @@ class Attempt:
         if self.policy is not None:
             self.deadline = self.policy.choose_deadline(self.queue, self.record, self.deadline)
             self.is_late = self.is_late and monotonic() >= self.deadline
-        if (
-            self.is_late
-            or self.state is NEW
-            and self.policy is not None
-            and not self.policy.may_wait(self.queue, self.record)
-        ):
+        may_wait = self.state is not NEW or self.policy is None or self.policy.may_wait(self.queue, self.record)
+        if self.is_late or not may_wait:
             raise make_busy(self.queue, self.record, self.obstacles)
         if self.state is not NEW:
             return True
@@ -246,10 +206,7 @@ class Attempt:
         return True
 
     def refuse_own_ancestors(self, holds: "list[Ticket]") -> None:
-        """Raise SoloError if we would wait for ourselves: an ancestor of this process holds the name until we end.
-
-        `holds` are the live holds.
-        """
+        """Raise SoloError if we would wait for ourselves: an ancestor of this process has one of the live `holds`."""
         keep = self.record.keep
         above = find_own_ancestors(self.queue, holds, keep)
         held = [hold.record for hold in above if hold.record and not may_release(hold.record)]
@@ -259,25 +216,20 @@ class Attempt:
         ancestor = f"pid {held[0].holder[0]}, {whose}"
         if find_conflicts(self.record.claim, [theirs.claim for theirs in held]):
             raise SoloError(f"held by {ancestor}: it would wait for itself")
-        if not self.obstacles[0].is_hold and self.deadline is not NO_WAIT:
+        if not self.obstacles[0].is_hold and self.deadline != NO_WAIT:
             raise SoloError(f"held by {ancestor}, and waiters ahead wait for it: a deadlock")
 
     def refuse_deadlock(self) -> None:
-        """Once we have joined the queue: raise SoloError if a run that we would wait for waits for us.
-
-        With --replace we wait only until it has ended.
-        """
+        """Raise SoloError if a run that we would wait for waits for us, once we have joined the queue."""
         is_joining, self.is_joining = self.is_joining, False
+        # With --replace we wait only until that run has ended.
         if is_joining and self.waiting is not None and (self.policy is None or not self.policy.ends_holders):
             from solo.contention.deadlock import refuse_deadlock
 
             refuse_deadlock(self.queue, self.record, self.waiting)
 
     def begin_handoff(self) -> None:
-        """Load what prepares the handoff to our command, once and before we wait.
-
-        Ignore a failure: it only saves time.
-        """
+        """Load what prepares the handoff, once and before we wait. Ignore a failure: it only saves time."""
         starter, self.starter = self.starter, None
         if starter is not None:
             try:

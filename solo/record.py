@@ -47,65 +47,22 @@ class Record:
     the holds that a program keeps while this ticket waits, None of a launcher: all.
     """
 
-    __slots__ = (
-        "child",
-        "claim",
-        "command",
-        "descriptor",
-        "is_generated",
-        "is_timed",
-        "keep",
-        "launcher",
-        "names",
-        "note",
-        "origin",
-        "retained",
-        "since",
-        "slot",
-        "tree",
-        "uid",
-        "uptime",
-        "via",
-    )
+    tree: "float | None" = None
+    since = 0.0
+    uptime: "float | None" = None
+    child: "Process | None" = None
+    via = note = ""
+    keep: "Process | None" = None
+    is_timed = is_generated = False
+    descriptor: "Descriptor | None" = None
+    retained: "list[int] | None" = None
 
     def __init__(
-        self,
-        launcher: "Process",
-        origin: Origin,
-        uid: int,
-        claim: Claim,
-        names: "list[str]",
-        tree: "float | None",
-        command: "list[bytes]",
-        slot: "Iterable[tuple[int, int]]" = (),
-        since: float = 0.0,
-        child: "Process | None" = None,
-        via: str = "",
-        keep: "Process | None" = None,
-        is_timed: bool = False,
-        note: str = "",
-        uptime: "float | None" = None,
-        descriptor: "Descriptor | None" = None,
-        is_generated: bool = False,
+        self, launcher: "Process", origin: Origin, uid: int, claim: Claim, names: "list[str]", command: "list[bytes]"
     ) -> None:
-        self.launcher = launcher
-        self.origin = origin
-        self.uid = uid
-        self.claim = claim
-        self.names = names
-        self.tree = tree
-        self.slot = list(slot)
-        self.since = since
-        self.command = command
-        self.child = child
-        self.via = via
-        self.keep = keep
-        self.is_timed = is_timed
-        self.note = note
-        self.uptime = uptime
-        self.descriptor = descriptor
-        self.is_generated = is_generated
-        self.retained: list[int] | None = None
+        self.launcher, self.origin, self.uid = launcher, origin, uid
+        self.claim, self.names, self.command = claim, names, command
+        self.slot: list[tuple[int, int]] = []
 
     @property
     def shown_names(self) -> "list[str]":
@@ -130,11 +87,9 @@ class Record:
         return self.launcher if self.keep is None or self.child is None else self.child
 
     def claiming(self, claim: Claim) -> "Record":
-        """Return a new record that differs only in the claim, without slots, time and child."""
-        record = Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
-        record.keep, record.is_timed, record.note = self.keep, self.is_timed, self.note
-        record.descriptor = self.descriptor
-        record.is_generated, record.retained = self.is_generated, self.retained
+        """Return a copy that differs in the claim, without slots and child."""
+        record = Record.__new__(Record)
+        vars(record).update(vars(self), claim=claim, slot=[], child=None)
         return record
 
 
@@ -203,31 +158,31 @@ def parse_record(data: bytes) -> "Record | None":
         if magic != MAGIC or rest:
             return None
         fields = dict(line.split(b" ", 1) for line in lines)
-        record = Record(
-            parse_process(fields[b"launcher"]),
-            Origin(
-                fields[b"boot"].decode(),
-                fields[b"pid-namespace"].decode(),
-                fields[b"time-namespace"].decode(),
-                decode(unquote(fields[b"host"])),
-                int(fields[b"shift"]),
-            ),
-            int(fields[b"uid"]),
-            parse_claim(fields),
-            parse_names(fields[b"names"]),
-            parse_tree(fields[b"tree"].decode()),
-            [unquote(word) for word in fields[b"command"].split(b" ")],
-            [parse_range(text) for text in fields.get(b"slot", b"").split()],
-            parse_since(fields[b"since"]),
-            parse_closing(tail),
-            decode(unquote(fields.get(b"via", b""))),
-            parse_process(fields[b"keep"]) if b"keep" in fields else None,
-            b"timed" in fields,
-            parse_note(fields[b"note"]) if b"note" in fields else "",
-            parse_since(fields[b"uptime"]) if b"uptime" in fields else None,
-            parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None,
-            b"generated" in fields,
+        origin = Origin(
+            fields[b"boot"].decode(),
+            fields[b"pid-namespace"].decode(),
+            fields[b"time-namespace"].decode(),
+            decode(unquote(fields[b"host"])),
+            int(fields[b"shift"]),
         )
+        launcher, uid, claim = parse_process(fields[b"launcher"]), int(fields[b"uid"]), parse_claim(fields)
+        words = [unquote(word) for word in fields[b"command"].split(b" ")]
+        record = Record(launcher, origin, uid, claim, parse_names(fields[b"names"]), words)
+        record.tree, record.since = parse_tree(fields[b"tree"].decode()), parse_since(fields[b"since"])
+        record.child = parse_closing(tail)
+        record.is_timed, record.is_generated = b"timed" in fields, b"generated" in fields
+        if b"slot" in fields:
+            record.slot = [parse_range(text) for text in fields[b"slot"].split()]
+        if b"via" in fields:
+            record.via = decode(unquote(fields[b"via"]))
+        if b"keep" in fields:
+            record.keep = parse_process(fields[b"keep"])
+        if b"note" in fields:
+            record.note = parse_note(fields[b"note"])
+        if b"uptime" in fields:
+            record.uptime = parse_since(fields[b"uptime"])
+        if b"descriptor" in fields:
+            record.descriptor = parse_descriptor(fields[b"descriptor"])
         if b"retained" in fields:
             record.retained = list(map(int, fields[b"retained"].split()))
         return record

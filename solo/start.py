@@ -43,8 +43,6 @@ class InheritedState:
     Creating it sets the umask of the launcher to 0: it must not narrow the modes of shared files.
     """
 
-    __slots__ = ("child_disposition", "ignored", "mask", "pending", "umask")
-
     def __init__(self) -> None:
         self.umask = drop_umask()
         self.mask = _signal.pthread_sigmask(SIG_BLOCK, ())
@@ -123,8 +121,6 @@ class Child:
     `was_stopped`: has the launcher stopped with it, and not seen SIGCONT yet?
     """
 
-    __slots__ = ("termination", "go", "is_refused", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
-
     def __init__(self, pid: int, start: int, go: int) -> None:
         self.pid = pid
         self.start = start
@@ -145,8 +141,6 @@ class Starter:
     `child` is the forked command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py,
     or None.
     """
-
-    __slots__ = ("child", "die_with", "directory", "environment", "holder", "inherited", "path", "words")
 
     def __init__(
         self,

@@ -58,8 +58,6 @@ class Ticket:
     in bytes.
     """
 
-    __slots__ = ("fd", "file", "owner_uid", "queue", "record", "size", "state")
-
     def __init__(
         self, queue: "Queue", file: str, fd: int, state: str, record: "Record | None" = None, size: int = 0
     ) -> None:
@@ -166,8 +164,6 @@ class Queue:
     last number; `is_new` whether our ticket was the first that this gate numbered; `handoff` what our waiter prepares,
     or None; `base` the path of the directory of all names, "" if nobody asks.
     """
-
-    __slots__ = ("base", "files", "gate", "handoff", "is_new", "newest", "origin", "place", "unseen")
 
     def __init__(self, place: "Directory", origin: "Origin", base: str = "") -> None:
         self.place = place

@@ -564,7 +564,7 @@ def test_counter_is_not_trusted_in_shared_base(shared):
         queue = Queue(open_name(open_base(str(shared.directory), True), "job"), read_origin())
         queue.place.shared = is_shared
         handoff = Handoff(queue, None)
-        record = Record(read_self(), queue.origin, 0, Claim(EXCLUSIVE), ["job"], None, [b"true"])
+        record = Record(read_self(), queue.origin, 0, Claim(EXCLUSIVE), ["job"], [b"true"])
         with queue.gate:
             holder = queue.publish(HOLD, record)
             obstacle = queue.open_ticket(holder.file)

@@ -48,8 +48,9 @@ def write(spec):
     launcher, child = (own.get(spec[key], spec[key]) if isinstance(spec[key], str) else spec[key] for key in ("launcher", "child"))
     origin = read_origin()
     origin.host = spec.get("host", origin.host)
-    record = Record(launcher, origin, spec.get("uid", 65534), Claim("X"), ["job"], spec.get("tree"),
-                    [word.encode() for word in spec.get("command", ["job"])], [], time.time(), None, spec.get("via", ""))
+    record = Record(launcher, origin, spec.get("uid", 65534), Claim("X"), ["job"],
+                    [word.encode() for word in spec.get("command", ["job"])])
+    record.tree, record.since, record.via = spec.get("tree"), time.time(), spec.get("via", "")
     text = format_record(record)
     file.truncate(0)
     os.pwrite(file.fileno(), text[:-RESERVED] + format_closing(child) if child else text, 0)

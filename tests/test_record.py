@@ -21,7 +21,7 @@ def test_closing_lines_fit_their_reserved_place():
 
 def test_command_too_long_for_a_record_ends_in_an_ellipsis():
     origin = identity.Origin("b", "1", "1", "h")
-    original = record.Record((1, 1), origin, 0, modes.Claim("X"), ["a"], None, [b"x" * 1000] * 1000)
+    original = record.Record((1, 1), origin, 0, modes.Claim("X"), ["a"], [b"x" * 1000] * 1000)
 
     words = record.parse_record(record.format_record(original)).command
 

@@ -119,8 +119,8 @@ class LockAttempt:
         lock = self.lock
         plan = LockPlan(lock, self.deadline)
         launcher, origin, command = identify(os.getpid())
-        note = lock.note or ""
-        wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command, note=note)
+        wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, command)
+        wanted.note = lock.note or ""
         # With a limit, another thread may be about to release them.
         own = self.find_own_tickets() if self.deadline == FOREVER else []
         wanted.retained = [ticket.number for ticket in own if hasattr(ticket, "number")]

@@ -99,7 +99,7 @@ def print_place(plan: Plan, sources: dict[str, str]) -> None:
 def print_outcome(plan: Plan, words: list[str]) -> int:
     """Print who is in the way, and what the run would do now. Return the exit status."""
     origin = read_origin()
-    ours = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, None, list(map(encode, words)))
+    ours = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, list(map(encode, words)))
     ours.is_generated = plan.is_generated
     where = {"dir": plan.dir, "via": SOCKET if plan.is_socket else "file"}
     skipped = [f"--{option.replace('_', '-')}" for option in UNASKED if getattr(plan, option)]

@@ -112,19 +112,9 @@ class Keeping:
     def __init__(self, plan: Plan, kept: "GivenProcess | GivenDescriptor | Timer") -> None:
         self.plan, self.kept = plan, kept
         self.origin = read_origin()
-        self.record = Record(
-            read_self(),
-            self.origin,
-            posix.geteuid(),
-            plan.claim,
-            plan.names,
-            None,
-            kept.words,
-            keep=kept.identity,
-            is_timed=kept.is_timed,
-            note=plan.note or "",
-            descriptor=kept.descriptor,
-        )
+        self.record = record = Record(read_self(), self.origin, posix.geteuid(), plan.claim, plan.names, kept.words)
+        record.keep, record.is_timed, record.descriptor = kept.identity, kept.is_timed, kept.descriptor
+        record.note = plan.note or ""
         self.holds = Holds()
         self.journal = Journal(self.record, plan.dir, lambda text: None)
         self.pid = kept.identity[0]

@@ -29,8 +29,6 @@ class Flock:
     `mark` is in /proc/PID/fdinfo of a locked descriptor, `types` are the types of files that can be locked.
     """
 
-    __slots__ = ("fd", "mode")
-
     option = "flock"
     system_call = "flock(2)"
     call = staticmethod(flock)
@@ -81,8 +79,6 @@ class Flock:
 class FcntlLock(Flock):
     """A file locked with fcntl(2), by a lock of the open file description."""
 
-    __slots__ = ()
-
     option = "fcntl"
     system_call = "fcntl(2)"
     call = staticmethod(ofd.lock)
@@ -103,7 +99,7 @@ def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool
     """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. Of the `plan`
-    only `flock`, `fcntl`, `file_deadline` and `verbose` count; `watch` is as for acquire_hold. `is_program`: do not refuse
+    only `flock`, `fcntl`, `file_deadline` and `verbose` count; `watch` is as for Attempt. `is_program`: do not refuse
     locks of this process, which may be those of other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH

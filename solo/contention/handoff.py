@@ -47,8 +47,6 @@ class Handoff:
     look. Once it has the name, `waiting` is its waiting ticket, and `passed` are the tickets that were in its way.
     """
 
-    __slots__ = ("counter", "hold", "passed", "queue", "starter", "waiting")
-
     def __init__(self, queue: "AnyQueue", starter: "Starter") -> None:
         self.queue = queue
         self.starter = starter

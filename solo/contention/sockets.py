@@ -49,8 +49,6 @@ class SocketTicket:
     `fd` is None if the owner's backlog is full; `watch` a Recipient of the command, or None.
     """
 
-    __slots__ = ("fd", "file", "owner", "queue", "record", "state", "text", "watch")
-
     def __init__(self, queue, file, text, fd, state=LIVE, owner=None, watch=None, record=None) -> None:
         self.queue = queue
         self.file = file
@@ -121,8 +119,6 @@ class SocketGate:
     As Gate; there is no file to count in.
     """
 
-    __slots__ = ("deadline", "fd", "name")
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.deadline = FOREVER
@@ -182,8 +178,6 @@ class SocketQueue:
 
     base = ""  # no journal
     is_new = False  # nothing is left of a name that could be removed later
-
-    __slots__ = ("files", "gate", "handoff", "highest", "name", "origin", "seen", "texts", "unseen")
 
     def __init__(self, name: str, origin) -> None:
         self.name = name
@@ -396,7 +390,8 @@ def make_record(ticket):
     own, place = ticket.queue.shorten(ticket.queue.name), names
     names = {FIRST: [own, ""], SECOND: ["", own]}.get(place) or (names.split("-") if names else [own])
     since, origin = follow_clock(int(number) / 1e6, launcher[1], started), ticket.queue.origin
-    record = Record(launcher, origin, uid, claim, names, tree, command, slot, since, started, note=note)
+    record = Record(launcher, origin, uid, claim, names, command)
+    record.tree, record.slot, record.since, record.child, record.note = tree, slot, since, started, note
     record.is_generated = place in OF_PAIR
     return record
 

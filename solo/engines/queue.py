@@ -31,7 +31,7 @@ NEW, LOST, BLOCKED, UNSETTLED, SLOTLESS, UNCONFIRMED, HELD = range(7)  # see Con
 
 
 class Wait(NamedTuple):
-    """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.acquire_hold.
+    """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.Attempt.
 
     Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. With `most`
     waiters before us we are busy; None is no limit. If it `replaces`, the contender asks its obstacles to end,

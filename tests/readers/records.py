@@ -30,7 +30,7 @@ LAUNCHER = re.compile(rb"\A(?s:.*)^launcher\s+\+?(\d+)\s+\+?(\d+)\s*$", re.M)
 CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
 STRUCTURE = re.compile(rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M)
 CLAIM = "claim.mode claim.slots claim.take"
-ORIGINS = " ".join(f"origin.{key}" for key in Origin.__slots__)
+ORIGINS = "origin.boot origin.pid_namespace origin.time_namespace origin.host origin.shift"
 FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed descriptor note uptime"
 
 
@@ -51,7 +51,9 @@ def invent_record(rng):
     }
     if keep and rng.random() < 0.5:
         kept["descriptor"] = (*some.process(rng), some.number(rng), 7, rng.randrange(1 << 59), some.word(rng))
-    return record.Record(launcher, origin, uid, claim, names, tree, command, slot, since, child, via, **kept)
+    made = record.Record(launcher, origin, uid, claim, names, command)
+    vars(made).update(kept, tree=tree, slot=slot, since=since, child=child, via=via)
+    return made
 
 
 def write_record(one) -> bytes:

@@ -28,7 +28,7 @@ FOUND = [
     ("tickets inherited", "kernel.py", "SAFELY = posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY", "SAFELY = posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_NOCTTY", "two-plain"),
     ("signals left blocked", "start.py", "            posix.kill(posix.getpid(), signal)\n        _signal.pthread_sigmask(SIG_SETMASK, self.mask)", "            posix.kill(posix.getpid(), signal)", "two-plain"),
     ("another process recorded", "tickets.py", "text = format_start(self.record, child)", "text = format_start(self.record, self.record.launcher)", "two-plain"),
-    ("command not read from a record", "record.py", "            parse_closing(tail),", "            None,", "two-kills"),
+    ("command not read from a record", "record.py", "record.child = parse_closing(tail)", "record.child = None", "two-kills"),
     ("reader beside a writer", "modes.py", "        (SHARED, SHARED),", "        (SHARED, SHARED),\n        (EXCLUSIVE, SHARED),\n        (SHARED, EXCLUSIVE),", "readers"),
     ("one slot too many", "modes.py", "<= min(limit, wanted.slots):", "<= min(limit, wanted.slots) + 1:", "slots"),
     ("weak intention on parents", "modes.py", "EXCLUSIVE: INTEND_EXCLUSIVE,", "EXCLUSIVE: INTEND_SHARED,", "nested"),

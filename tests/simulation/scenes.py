@@ -45,8 +45,8 @@ def run_lock():
     try:
         origin = read_origin()
         found = acquire.open_queue(base, name, origin)
-        record = Record(read_self(), origin, 0, Claim(EXCLUSIVE), [name], None, [b"lock"])
-        hold = queue.acquire_hold(found, record, queue.NO_WAIT if rest else FOREVER, queue.wait_silently)
+        record = Record(read_self(), origin, 0, Claim(EXCLUSIVE), [name], [b"lock"])
+        hold = queue.Attempt(found, record, queue.NO_WAIT if rest else FOREVER, queue.wait_silently).acquire()
     except SoloError as error:
         return error.status
     call("keep_running", modules.getcurrent().process.pid, [name])
