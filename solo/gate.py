@@ -1,10 +1,5 @@
-"""The guard mutex of a name, called the gate: the file `.gate`, locked for microseconds, never while anything runs or
-waits.
-
-- a contender locks the gate to look and to publish
-- only the gate's holder removes dead tickets of others
-- the kernel unlocks it, however its holder ends
-- a gate that was removed meanwhile is opened anew
+"""The guard mutex of a name, called the gate: the file `.gate`, locked for microseconds. One that was removed meanwhile is
+opened anew.
 
 Its text, every number in DIGITS digits:
 
@@ -19,7 +14,7 @@ from time import monotonic
 
 from solo.directories import explain, open_file
 from solo.errors import SoloError, Vanished
-from solo.kernel import FOREVER, SAFELY, close, try_lock, wait_lock, write_whole
+from solo.kernel import CLOSED, FOREVER, SAFELY, close, try_lock, wait_lock, write_whole
 from solo.modes import EXCLUSIVE, MODES, NO_STRONGER
 
 TYPE_CHECKING = False
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from solo.directories import Directory
 
 GATE = ".gate"
-CLOSED = -1
 DIGITS = 20  # so that the order of numbers is the order of file names
 LINE_SIZE = DIGITS + 1
 LARGEST = 10**18  # no counter from a clock gets there before the year 33658: a larger number is damage
@@ -46,8 +40,7 @@ class Gate:
     """
 
     def __init__(self, place: "Directory", boot: str) -> None:
-        self.place = place
-        self.boot = boot
+        self.place, self.boot = place, boot
         self.deadline = FOREVER
         self.fd = CLOSED
         self.text = b""
@@ -64,7 +57,7 @@ class Gate:
         directory.
         """
         while True:
-            if self.fd < 0:
+            if self.fd == CLOSED:
                 self.fd = self.open()
             try:
                 if not try_lock(self.fd, LOCK_EX):
@@ -89,9 +82,8 @@ class Gate:
             raise self.fail(explain(GATE, error, self.place)) from None
 
     def close(self) -> None:
-        if self.fd >= 0:
-            close(self.fd)
-            self.fd = CLOSED
+        close(self.fd)
+        self.fd = CLOSED
 
     def wait(self) -> None:
         """Block until the gate is locked, as long as it changes hands. Raises SoloError once it does not, Busy."""
@@ -151,11 +143,8 @@ class Gate:
         return (None, None) if number is None else (boot.decode(errors="replace"), number)
 
     def is_of_this_boot(self, number: int) -> bool:
-        """Return whether a ticket with that number is of this boot.
-
-        A step of the clock moves all times of files, and no number.
-        """
-        if self.fd < 0:
+        """Return whether a ticket with that number is of this boot. A step of the clock moves all times of files."""
+        if self.fd == CLOSED:
             self.read_unlocked()
         boot, first = self.read_boot()
         return boot == self.boot and first is not None and number >= first
@@ -166,10 +155,7 @@ class Gate:
         return digits.decode() if is_number(digits) else ""
 
     def write_number(self, number: int, held_mode: "str | None" = None) -> None:
-        """Write the number of a new ticket; a hold in `held_mode` ends the skips of its mode and of weaker ones.
-
-        Raises OSError.
-        """
+        """Write the number of a new ticket; one that holds ends the skips of its mode and weaker ones. Raises OSError."""
         self.number, self.mode = number, held_mode
         skips, over = self.read_skips(), () if held_mode is None else NO_STRONGER[held_mode]
         self.ended = [count if mode in over else 0 for mode, count in zip(MODES, skips)]
@@ -191,10 +177,7 @@ class Gate:
     # --- skips ----------------------------------------------------------------------------------------------------
 
     def count_skip(self, mode: str) -> "int | None":
-        """Count a contender that was skipped.
-
-        Returns the skips of `mode` before it, None if they cannot be kept. Gate locked.
-        """
+        """Count a skip. Return those of `mode` before it, None if they cannot be kept. Gate locked."""
         at = MODES.index(mode)
         try:
             skips = self.read_skips()[at]
@@ -221,8 +204,5 @@ def read_line(line: bytes) -> "int | None":
 
 
 def is_number(digits: bytes) -> bool:
-    """Return whether that is a number of a ticket.
-
-    All start with 0: their order is that of their texts, and none is too long.
-    """
+    """Return whether that is a number of a ticket. All start with 0: their order is that of their texts."""
     return len(digits) == DIGITS and digits[:1] == b"0" and digits.isdigit()

@@ -3,30 +3,11 @@
 `posix` instead of `os`: importing os costs a millisecond, and posix works on bytes.
 """
 
+import _signal
 import fcntl
 import posix
 import sys
-from _signal import (
-    ITIMER_REAL,
-    SIG_BLOCK,
-    SIG_DFL,
-    SIG_SETMASK,
-    SIG_UNBLOCK,
-    SIGALRM,
-    SIGHUP,
-    SIGINT,
-    SIGKILL,
-    SIGQUIT,
-    SIGTERM,
-    SIGURG,
-    getitimer,
-    getsignal,
-    pthread_sigmask,
-    setitimer,
-    signal,
-    sigpending,
-    sigtimedwait,
-)
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGALRM, SIGKILL
 from time import CLOCK_BOOTTIME, clock_gettime, monotonic
 
 from solo.errors import Superseded
@@ -39,6 +20,7 @@ if TYPE_CHECKING:
 
 ENCODING = sys.getfilesystemencoding()
 FOREVER = float("inf")
+CLOSED = -1  # the descriptor of what is not open
 
 # O_NONBLOCK: a FIFO in place of a file must not block us.
 SAFELY = posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY
@@ -50,8 +32,8 @@ EPERM, ENOENT, ENOEXEC, EACCES, ENOTDIR, EISDIR, EINVAL = 1, 2, 8, 13, 20, 21, 2
 EFBIG, ENOSPC, EROFS, ENOTEMPTY = 27, 28, 30, 39
 
 # A newer contender sends it to the waiter that it supersedes. It is ignored by default, so it harms no process.
-WAKE_SIGNAL = SIGURG
-ENDING = (SIGINT, SIGTERM, SIGHUP, SIGQUIT)  # signals that ask a program to end
+WAKE_SIGNAL = _signal.SIGURG
+ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)  # signals that ask a program to end
 USUAL_SIZE = 4096  # bytes of one read
 STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
@@ -65,10 +47,7 @@ blocker: "Any" = None  # in a user's program api/blocking.py blocks instead of `
 
 
 def occupy_standard_descriptors() -> None:
-    """Open those of descriptors 0 to 2 that are closed: a ticket must not become stderr.
-
-    The command does not inherit them. One more descriptor, above 2, stays open.
-    """
+    """Open those of descriptors 0 to 2 that are closed, but not for the command: a ticket must not become stderr."""
     while posix.open("/", DIRECTORY) <= 2:
         pass
 
@@ -100,17 +79,12 @@ def wait_lock(fd: int, mode: int, deadline: float, lock: "Callable[[int, int], o
 
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
-    """Block until nothing conflicts with a shared flock(2) on `fd`, which may then be locked.
-
-    False once `deadline` has passed.
-    """
+    """Block until nothing conflicts with a shared flock(2) on `fd`, which may then be locked. False after `deadline`."""
     if deadline <= monotonic():
         return try_lock(fd, fcntl.LOCK_SH)
-    return (
-        wait(lambda: fcntl.flock(fd, fcntl.LOCK_SH), deadline)
-        if blocker is None
-        else blocker.wait_unlocked(fd, deadline)
-    )
+    if blocker is not None:
+        return bool(blocker.wait_unlocked(fd, deadline))
+    return wait(lambda: fcntl.flock(fd, fcntl.LOCK_SH), deadline)
 
 
 def wait_poll(poller: "poll", deadline: float) -> bool:
@@ -134,15 +108,12 @@ def block_by(other: "Any") -> None:
 
 
 def wait(block: "Callable[[], object]", deadline: float) -> bool:
-    """Call `block`, which may sleep without limit.
-
-    Return False once `deadline` has passed. Raises Superseded at a wake signal.
-    """
+    """Call `block`, which may sleep without limit. False after `deadline`. Raises Superseded at a wake signal."""
     left = deadline - monotonic()
     timed = deadline != FOREVER
-    if timed and 0 < getitimer(ITIMER_REAL)[0] <= left:
+    if timed and 0 < _signal.getitimer(_signal.ITIMER_REAL)[0] <= left:
         # An alarm set before solo was executed ends us first, unless it is blocked or ignored.
-        timed = getsignal(SIGALRM) != SIG_DFL or SIGALRM in pthread_sigmask(SIG_BLOCK, ())
+        timed = _signal.getsignal(SIGALRM) != SIG_DFL or SIGALRM in _signal.pthread_sigmask(SIG_BLOCK, ())
     over = False
 
     def ring(number: int, _: object) -> None:
@@ -153,12 +124,12 @@ def wait(block: "Callable[[], object]", deadline: float) -> bool:
 
     begin = monotonic()
     signals = (WAKE_SIGNAL, SIGALRM) if timed else (WAKE_SIGNAL,)
-    mask = pthread_sigmask(SIG_BLOCK, signals)
-    dispositions = [signal(number, ring) for number in signals]
+    mask = _signal.pthread_sigmask(SIG_BLOCK, signals)
+    dispositions = [_signal.signal(number, ring) for number in signals]
     if timed:
-        alarm, interval = setitimer(ITIMER_REAL, max(0.001, min(left, LONGEST_TIMER)), RING_AGAIN)
+        alarm, interval = _signal.setitimer(_signal.ITIMER_REAL, max(0.001, min(left, LONGEST_TIMER)), RING_AGAIN)
     try:
-        pthread_sigmask(SIG_UNBLOCK, signals)
+        _signal.pthread_sigmask(SIG_UNBLOCK, signals)
         block()
         over = True
         return True
@@ -167,32 +138,31 @@ def wait(block: "Callable[[], object]", deadline: float) -> bool:
     finally:
         over = True
         if timed:
-            setitimer(ITIMER_REAL, 0)
-        pthread_sigmask(SIG_SETMASK, mask)
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
+        _signal.pthread_sigmask(SIG_SETMASK, mask)
         for number, disposition in zip(signals, dispositions):
-            signal(number, disposition)
+            _signal.signal(number, disposition)
         if timed and alarm:  # it was set before solo was executed, for the command
-            setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
+            _signal.setitimer(_signal.ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 
 def block_wake_signal() -> "set[Any] | None":
-    """Block the wake signal, so that none is lost until `restore_mask`. Return the mask for that.
-
-    Return None in a user's program, whose signals are not ours.
+    """Block the wake signal until `restore_mask`, and return the mask for that; None in a user's program, whose signals
+    are not ours.
     """
-    return pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL}) if blocker is None else None
+    return _signal.pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL}) if blocker is None else None
 
 
 def is_woken() -> bool:
-    """Whether a wake signal has arrived since `block_wake_signal`."""
-    return WAKE_SIGNAL in sigpending()
+    """Return whether a wake signal has arrived since `block_wake_signal`."""
+    return WAKE_SIGNAL in _signal.sigpending()
 
 
 def restore_mask(mask: "Iterable[int]") -> None:
     """Discard a pending wake signal and restore `mask`."""
-    while sigtimedwait({WAKE_SIGNAL}, 0):
+    while _signal.sigtimedwait({WAKE_SIGNAL}, 0):
         pass
-    pthread_sigmask(SIG_SETMASK, mask)
+    _signal.pthread_sigmask(SIG_SETMASK, mask)
 
 
 def read_file(path: str, size: int = USUAL_SIZE) -> bytes:
@@ -224,9 +194,9 @@ def drop_umask() -> int:
 
 
 def create(call: "Callable[..., Any]", *words: "Any", **within: "Any") -> "Any":
-    """Call mkdir(2) or open(2) to create a file that its owner can open, whatever the umask.
+    """Call mkdir(2) or open(2), so that the owner can open the new file.
 
-    Change a program's umask only if it removes them, and only for the call. It still applies to group and others.
+    A program's umask is changed only if it forbids that, only for the call, and never for group and others.
     """
     umask = 0 if is_umask_dropped else read_umask()
     if not umask & OWNER_BITS:
@@ -252,9 +222,10 @@ def read_boot_clock() -> float:
 
 
 def close(fd: int) -> None:
-    """Close, and ignore errors of close(2): on Linux the descriptor is closed all the same."""
+    """Close unless `fd` is CLOSED, and ignore errors of close(2): on Linux the descriptor is closed all the same."""
     try:
-        posix.close(fd)
+        if fd != CLOSED:
+            posix.close(fd)
     except OSError:
         pass
 
@@ -297,10 +268,8 @@ def list_descriptors() -> "set[int]":
 
 
 def escape(text: str) -> str:
-    """Return the text on one line that cannot control a terminal: unprintable characters, and bytes that are not UTF-8,
-    become Python escapes, like \\x1b.
-
-    All that solo prints, logs or puts into an error goes through here.
+    """Return the text of all that solo prints or logs: unprintable characters, and bytes that are not UTF-8, become
+    Python escapes, like \\x1b.
     """
     if text.isprintable():
         return text
@@ -316,10 +285,7 @@ def say(text: str) -> None:
 
 
 def say_promptly(text: str) -> None:
-    """Write one line to stderr unless that would block: signals must be forwarded even if nobody reads.
-
-    Never raises.
-    """
+    """Write one line to stderr unless that would block: signals must be forwarded even if nobody reads."""
     try:
         if has_room(2):
             say(text)
@@ -328,7 +294,7 @@ def say_promptly(text: str) -> None:
 
 
 def has_room(fd: int) -> bool:
-    """Whether a line can be written without blocking: not to a full pipe, or to a terminal stopped by Ctrl-S."""
+    """Return whether a line can be written without blocking: not to a full pipe, or to a terminal stopped by Ctrl-S."""
     import select
 
     poller = select.poll()

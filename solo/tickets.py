@@ -1,13 +1,4 @@
-"""Tickets kept as files: the queue of a name is a directory of `.gate`, `.seat.<n>` (waiters) and `.hold.<n>`
-(holders).
-
-- a ticket is alive while its owner has flock(2) on it
-- the kernel unlocks it, however its owner ends
-- it is written and locked first, then given its name
-- its n grows with each ticket and never comes twice
-- only the gate's holder publishes, or removes what is dead
-- an owner removes its own ticket at any time
-"""
+"""Tickets kept as files, in the directory of a name. queue.py has the protocol."""
 
 import posix
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
@@ -18,6 +9,7 @@ from solo.errors import SoloError
 from solo.gate import DIGITS, LARGEST, Gate
 from solo.identity import is_alive, read_uptime
 from solo.kernel import (
+    CLOSED,
     EINVAL,
     IS_REGULAR,
     SAFELY,
@@ -61,12 +53,8 @@ class Ticket:
     def __init__(
         self, queue: "Queue", file: str, fd: int, state: str, record: "Record | None" = None, size: int = 0
     ) -> None:
-        self.queue = queue
-        self.file = file
-        self.fd = fd
-        self.state = state
-        self.record = record
-        self.size = size
+        self.queue, self.file, self.fd, self.state = queue, file, fd, state
+        self.record, self.size = record, size
         self.owner_uid: int | None = None
 
     @property
@@ -79,7 +67,7 @@ class Ticket:
 
     @property
     def is_open(self) -> bool:
-        return self.fd >= 0
+        return self.fd != CLOSED
 
     @property
     def descriptors(self) -> "tuple[int, ...]":
@@ -124,19 +112,16 @@ class Ticket:
         return is_removed or self.state is not ORPHANED and try_lock(self.fd, LOCK_SH)
 
     def open_watches(self) -> "tuple[list[int], bool]":
-        """Return new descriptors, one of which is readable once the ticket may no longer be in the way, and whether
-        they report every end.
-
-        Raises ProcessLookupError if it has left.
+        """Return new descriptors, one of which is readable once the ticket may no longer be in the way; and whether they
+        report every end, else ask has_left from time to time. Raises ProcessLookupError if it has left.
         """
         from solo.process.watch import watch_ticket
 
         return watch_ticket(self, self.state is ORPHANED)
 
     def close(self) -> None:
-        fd, self.fd = self.fd, -1  # first: a closed number may soon be another file's
-        if fd >= 0:
-            close(fd)
+        fd, self.fd = self.fd, CLOSED  # first: a closed number may soon be another file's
+        close(fd)
 
     def release(self) -> None:
         """Give up our own ticket. Never fails: a file that cannot be removed is dead once it is unlocked."""
@@ -166,9 +151,7 @@ class Queue:
     """
 
     def __init__(self, place: "Directory", origin: "Origin", base: str = "") -> None:
-        self.place = place
-        self.base = base
-        self.origin = origin
+        self.place, self.origin, self.base = place, origin, base
         self.gate = Gate(place, origin.boot)
         self.handoff: Handoff | None = None
         self.files: list[str] = []
@@ -179,15 +162,14 @@ class Queue:
     def leave(self) -> None:
         """Close the gate and the directory. Only the tickets stay open; the queue is of no use any more."""
         self.gate.close()
-        fd, self.place.fd = self.place.fd, -1
-        if fd >= 0:
-            close(fd)
+        fd, self.place.fd = self.place.fd, CLOSED
+        close(fd)
 
     def fail(self, file: str, reason: "str | None") -> SoloError:
         return SoloError(f"cannot read {self.place.path}/{file}: {reason}")
 
     def shorten(self, name: str) -> str:
-        """Return a name as the records of this queue have it."""
+        """Return a name as the records of this queue have it: sockets have less room."""
         return name
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -203,10 +185,7 @@ class Queue:
         return self.files
 
     def find_newest_waiting(self) -> "Ticket | None":
-        """Return the waiting ticket with the last number if it lives, else None. Gate locked.
-
-        A contender that joins behind it need not list the directory: the queue may be thousands long.
-        """
+        """Return the waiting ticket with the last number if it lives, without listing thousands; else None. Gate locked."""
         number = self.gate.find_last_number()
         ticket = self.open_ticket(SEAT + number) if number else None
         if ticket is not None and ticket.state is not LIVE:
@@ -215,10 +194,7 @@ class Queue:
         return ticket
 
     def open_ticket(self, file: str) -> "Ticket | None":
-        """Return a ticket with its state, None if it is gone, or is no ticket of another user.
-
-        Raises SoloError if its state cannot be found out.
-        """
+        """Return a ticket with its state, None if it is gone or no ticket of another user. Raises SoloError."""
         try:
             fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
         except FileNotFoundError:
@@ -239,10 +215,7 @@ class Queue:
     look = open_ticket  # for callers that only show the ticket
 
     def judge(self, ticket: Ticket) -> str:
-        """Return the state of a ticket without its owner: dead, unless its record names a command that lives.
-
-        Raises SoloError.
-        """
+        """Return the state of an unlocked ticket: dead, unless its record names a command that lives. Raises SoloError."""
         stat = posix.fstat(ticket.fd)
         if not ticket.is_hold or not stat.st_nlink:
             return DEAD
@@ -274,12 +247,9 @@ class Queue:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def publish(self, kind: str, record: "Record") -> "Ticket | None":
-        """Make our ticket, or name the hold of our handoff. Gate locked. Raises SoloError.
-
-        Returns None, and leaves nothing behind, if the gate was removed meanwhile.
-        """
+        """Make our ticket, or name the hold of our handoff; None if the gate was removed. Gate locked. Raises SoloError."""
         directory = self.place.fd
-        fd = -1
+        fd = CLOSED
         if kind == HOLD and self.gate.number:  # our last ticket waited, maybe for long
             self.refuse_replaced_place()
         try:
@@ -292,7 +262,7 @@ class Queue:
                 ticket = self.write_ticket(file, fd, record)
                 posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
-            if fd >= 0:
+            if fd != CLOSED:
                 close(fd)
                 self.remove(new)
             if self.gate.is_lost():
@@ -349,11 +319,8 @@ class Queue:
         return Ticket(self, file, fd, LIVE, record, len(text))
 
     def remove_unseen(self, claim: "Claim", gone: "set[tuple[Process, str, str]]") -> None:
-        """Remove the holds whose processes we could not look for: our command runs with `claim` now.
-
-        A contender that can look for them then finds our hold, and none that conflicts with it. Add their launchers to
-        `gone`, and remove the other holds of these launchers too. A ticket's name is never used twice, so this needs no
-        gate.
+        """Remove the unseen holds that conflict with `claim`, with which our command runs now, and all others of their
+        launchers, which are added to `gone`. A ticket's name is never used twice, so this needs no gate.
         """
         for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
             launcher = record.launcher, record.origin.pid_namespace, record.origin.host
@@ -365,10 +332,7 @@ class Queue:
                 self.remove(file)
 
     def remove(self, file: str) -> None:
-        """Remove our own ticket, or with the gate locked a dead one.
-
-        One that cannot be removed is dead all the same.
-        """
+        """Remove our own ticket, or with the gate locked a dead one. If that fails, it is dead all the same."""
         try:
             posix.unlink(file, dir_fd=self.place.fd)
         except OSError:
@@ -385,12 +349,8 @@ def is_foreign(place: "Directory", file: str) -> bool:
 
 
 def is_ticket(file: str) -> bool:
-    return (
-        file[:-DIGITS] in (SEAT, HOLD, UNPUBLISHED)
-        and file[-DIGITS] == "0"
-        and file.isascii()
-        and file[-DIGITS:].isdigit()
-    )
+    kind, number = file[:-DIGITS], file[-DIGITS:]
+    return kind in (SEAT, HOLD, UNPUBLISHED) and number[0] == "0" and number.isascii() and number.isdigit()
 
 
 def get_number(file: str) -> int:

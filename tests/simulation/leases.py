@@ -310,7 +310,7 @@ def make_hold(host):
     terms = lease.Terms(world.chance.choice(TTLS))
     hold, claim = acquire.EngineHold.__new__(acquire.EngineHold), modes.Claim(modes.EXCLUSIVE)
     hold.wanted = record.Record(
-        (host.number, 1), real("identity").Origin("b", "p", "t", f"h{host.number}"), 0, claim, ["job"], None, [b"job"]
+        (host.number, 1), real("identity").Origin("b", "p", "t", f"h{host.number}"), 0, claim, ["job"], [b"job"]
     )
     hold.claims, hold.entries, hold.caught = [("job", claim)], {}, []
     hold.engine = real("engines.s3.engine").S3(SimpleNamespace(shown="s3://b", path=""), terms.ttl, terms.timeout)
