@@ -144,4 +144,4 @@ def describe_blocked(plan: Plan, queue: Any, ours: Record, waiters: list[Any]) -
     if plan.latest:
         return f"it makes all earlier waiters exit as busy, and waits{limit}"
     place, _, forecast = describe_wait(queue, ours, None)
-    return f"it waits{limit}: {format_ordinal(place)} in the queue{f'; {forecast}' if forecast else ''}{after}"
+    return f"it waits{limit}: {format_ordinal(place or 1)} in the queue{f'; {forecast}' if forecast else ''}{after}"

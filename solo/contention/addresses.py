@@ -1,6 +1,6 @@
 """The addresses of all sockets of solo, as the kernel lists them. Views load this file, and sockets.py only for a socket."""
 
-import posix
+import os
 
 from solo.errors import SoloError
 from solo.kernel import decode
@@ -17,7 +17,7 @@ def list_addresses() -> "set[tuple[str, str]]":
     The kernel gives its table page by page, and skips an entry if one before it, in the same hash bucket, goes just
     between two pages. So it is read several times. A ticket that was seen once is checked by connecting.
     """
-    start = f"@{PREFIX}/{posix.geteuid()}/".encode()
+    start = f"@{PREFIX}/{os.geteuid()}/".encode()
     found = set()
     for _ in range(READS):
         for line in read_table().splitlines():

@@ -172,10 +172,10 @@ def open_waiting(pid: int, ours: "AnyQueue") -> "Iterator[FileTicket]":
 def wait_newest(circle: "list[Ticket]", record: "Record") -> None:
     """If another waiter of the circle joined after us, wait for it to leave: it finds the circle as well."""
     newest = max(circle[1::2], key=lambda ticket: ticket.record.since if ticket.record else 0.0)
-    if newest.record is None or newest.record.since <= record.since:
+    if newest.record is None or newest.record.since <= record.since or not isinstance(newest.queue, Queue):
         return
     try:
-        fd = posix.open(f"{newest.queue.place.path}/{newest.file}", posix.O_RDONLY | SAFELY)  # type: ignore[attr-defined]
+        fd = posix.open(f"{newest.queue.place.path}/{newest.file}", posix.O_RDONLY | SAFELY)
     except OSError:
         return
     try:
@@ -200,6 +200,7 @@ def find_name(waiting: "Ticket") -> str:
     """Return the name in whose queue a waiting ticket is, among those that its run wants."""
     record = waiting.record
     assert record is not None
-    path: str = waiting.queue.place.path  # type: ignore[attr-defined]
+    assert isinstance(waiting.queue, Queue)
+    path = waiting.queue.place.path
     wanted = [name for name, _ in plan_claims(record.names, record.claim) if path.endswith(f"/{name}")]
     return max(wanted, key=len, default=path)

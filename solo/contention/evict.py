@@ -18,23 +18,29 @@ from solo.text.describe import describe_owner
 from solo.text.users import find_user
 from solo.tickets import LIVE
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from solo.contention.protocols import Ticket  # protocols name the types of all
+    from solo.identity import Process
+    from solo.record import Record
+
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended
 GRACE = 2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
 
 
 class Eviction:
     """The state of an eviction. `steps` maps (file, state) of a ticket to the number of STEPS taken and when the next
-    one is due.
-
-    `refused` maps the file of a ticket that cannot be ended to its error.
+    one is due; `refused` the file of a ticket that cannot be ended to its error.
     """
 
     def __init__(self, kill_after: float) -> None:
         self.kill_after = kill_after
-        self.steps = {}
-        self.refused = {}
+        self.steps: dict[tuple[str, str], tuple[int, float]] = {}
+        self.refused: dict[str, SoloError] = {}
 
-    def act(self, tickets: list) -> float:
+    def act(self, tickets: "Sequence[Ticket]") -> float:
         """Take the step that is due for each of `tickets`, close them, and return when to call again.
 
         Leave tickets that could not be kept open, because there are too many, for the next call. Leave all holders too
@@ -44,16 +50,16 @@ class Eviction:
         try:
             left = [ticket for ticket in tickets if not ticket.is_open and is_known(ticket)]
             waiters = [ticket for ticket in tickets if not ticket.is_hold]
-            holders = (
-                [] if any(ticket in left for ticket in waiters) else [ticket for ticket in tickets if ticket.is_hold]
-            )
+            holders = [ticket for ticket in tickets if ticket.is_hold]
+            if any(ticket in left for ticket in waiters):
+                holders = []
             due = [self.advance(ticket, now) for ticket in waiters + holders if ticket not in left]
             return min(due + [now + LOOK_AGAIN] * bool(left), default=FOREVER)
         finally:
             for ticket in tickets:
                 ticket.close()
 
-    def advance(self, ticket, now: float) -> float:
+    def advance(self, ticket: "Ticket", now: float) -> float:
         """Take the step that is due for one ticket. Return when its next step is due: never if it cannot be ended."""
         if ticket.file in self.refused:
             return FOREVER
@@ -77,81 +83,68 @@ class Eviction:
             if file == waiting:
                 self.steps[hold, state] = step
 
-    def act_on_all(self, tickets: list) -> float:
-        """Do the same if all of them must end.
-
-        Raises SoloError for one that cannot be ended, after asking all others.
-        """
+    def act_on_all(self, tickets: "Sequence[Ticket]") -> float:
+        """Act on tickets that all must end. Raises SoloError for one that cannot be ended, after asking all others."""
         next_due = self.act(tickets)
         for error in self.refused.values():
             raise error
         return next_due
 
 
-def is_known(ticket) -> bool:
-    """Whether the record names a process as its owner."""
+def is_known(ticket: "Ticket") -> bool:
+    """Return whether the record names a process as its owner."""
     record = ticket.read_record()
     return record is not None and record.launcher[0] > 0
 
 
-def ask_to_end(ticket) -> None:
+def ask_to_end(ticket: "Ticket") -> "float | None":
     """Send SIGTERM to the command.
 
     Send it to the launcher, which forwards it, if no command runs yet, with --tree, or if the owner of the ticket could
     not signal the command, as after sudo(8).
     """
     record = read_record(ticket)
-    is_forwarded = has_launcher(ticket) and (
-        record.tree is not None or record.child is None or not vouches(ticket, record.child)
-    )
-    announce = (lambda: announce_kept(ticket)) if record.is_kept else None
-    end_one(ticket, record.launcher if is_forwarded else record.child, SIGTERM, announce)
+    process = record.child
+    if process is None or has_launcher(ticket) and (record.tree is not None or not vouches(ticket, process)):
+        process = record.launcher
+    end_one(ticket, process, SIGTERM, (lambda: announce_kept(ticket, record)) if record.is_kept else None)
+    return None
 
 
-def announce_kept(ticket) -> None:
+def announce_kept(ticket: "Ticket", record: "Record") -> None:
     """Say which process ends: the user may not know that a hold of it is in the way."""
-    user = find_process_user(ticket)
-    whose = f" of {user}" if user else ""
-    say_promptly(
-        f"{ticket.record.names[0]}: ending {describe_owner(ticket)}{whose}, for which solo hold keeps the name"
-    )
-
-
-def find_process_user(ticket):
-    """Return the user of a kept hold's process if it is not the owner of the ticket; None if it has ended."""
-    pid = find_pid(ticket.record.child, ticket.record.origin, ticket.queue.origin)
+    whose = ""
     try:
-        uid = posix.stat(f"/proc/{pid}").st_uid
+        uid = posix.stat(f"/proc/{find_pid(record.holder, record.origin, ticket.queue.origin)}").st_uid
+        if uid != ticket.owner_uid:
+            whose = f" of {find_user(uid)}"
     except OSError:
-        return None
-    return find_user(uid) if uid != ticket.owner_uid else None
+        pass  # it has ended
+    say_promptly(f"{record.names[0]}: ending {describe_owner(ticket)}{whose}, for which solo hold keeps the name")
 
 
-def kill_command(ticket):
-    """Send SIGKILL to the command, with --tree also to the launcher's other descendants.
-
-    Return the time until the next step.
-    """
+def kill_command(ticket: "Ticket") -> "float | None":
+    """Send SIGKILL to the command, with --tree also to the launcher's other descendants. Return the time to the next step."""
     record = read_record(ticket)
     end_one(ticket, record.child or record.launcher, SIGKILL)
     if record.tree is None or not has_launcher(ticket) or record.child is None:
         return GRACE
-    kill_descendants(ticket)
+    kill_descendants(ticket, record, record.child)
     return GRACE + record.tree
 
 
-def kill_descendants(ticket) -> None:
+def kill_descendants(ticket: "Ticket", record: "Record", command: "Process") -> None:
     """Send SIGKILL to the descendants of the launcher, except its children from before the command.
 
     A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have
     signalled it.
     """
-    record, mine = ticket.record, ticket.queue.origin
+    mine = ticket.queue.origin
     if (record.origin.pid_namespace, record.origin.time_namespace) != (mine.pid_namespace, mine.time_namespace):
         return
     try:
         with open_recipient(ticket, record.launcher) as launcher:
-            strangers = [it for it in find_children(record.launcher[0]) if is_older(it, record.child)]
+            strangers = [it for it in find_children(record.launcher[0]) if is_older(it, command)]
             found = find_descendants(record.launcher[0], strangers)
             if launcher.is_gone():
                 return  # another process may have got its pid before we listed the children
@@ -159,28 +152,28 @@ def kill_descendants(ticket) -> None:
         return
     for process in found:
         try:
-            if is_trusted(ticket) or may_signal(ticket.owner_uid, process[0]):
+            if is_trusted(ticket) or may_signal(ticket.owner_uid or 0, process[0]):
                 send(process, SIGKILL)
         except OSError:
             pass  # it has just ended
 
 
-def is_older(process: tuple, child: tuple) -> bool:
-    """Whether (pid, start) was forked before the command `child`.
+def is_older(process: "Process", command: "Process") -> bool:
+    """Return whether (pid, start) was forked before the command.
 
     Within one clock tick the lower pid is older, unless pids wrapped: so Termination keeps earlier children out of it.
     """
-    return (process[1], process[0]) < (child[1], child[0])
+    return (process[1], process[0]) < (command[1], command[0])
 
 
-def kill_launcher(ticket):
+def kill_launcher(ticket: "Ticket") -> "float | None":
     """Send SIGKILL to a launcher that is stopped or hangs after its command has ended."""
     if has_launcher(ticket):
         end_one(ticket, read_record(ticket).launcher, SIGKILL)
     return GRACE
 
 
-def refuse(ticket):
+def refuse(ticket: "Ticket") -> "float | None":
     """Raise SoloError: no step is left."""
     record = read_record(ticket)
     pid = describe_pid(record.child or record.launcher, record.origin, ticket.queue.origin)
@@ -196,14 +189,14 @@ def refuse(ticket):
 STEPS = (ask_to_end, kill_command, kill_launcher)
 
 
-def end_one(ticket, process: tuple, signal: int, announce=None) -> None:
+def end_one(ticket: "Ticket", process: "Process", signal: int, announce: "Callable[[], None] | None" = None) -> None:
     """Send `signal` to (pid, start). Raises SoloError if it cannot be seen or signalled."""
     if process[0] <= 0:
         raise SoloError("cannot end the holder: it cannot be seen from here")
     end(ticket, process, signal, announce)
 
 
-def read_record(ticket):
+def read_record(ticket: "Ticket") -> "Record":
     """Return the record of the ticket. Raises SoloError if it is unreadable."""
     record = ticket.read_record()
     if record is None:

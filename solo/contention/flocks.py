@@ -5,63 +5,68 @@ The files are never written, truncated, renamed or removed. They cannot record a
 launcher.
 """
 
-import posix
+import os
 from errno import EBADF
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from solo.contention import ofd
 from solo.errors import Busy, SoloError
 from solo.identity import descends_from, read_stat
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, say, try_lock, wait_lock
+from solo.kernel import CLOSED, IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, say, try_lock, wait_lock
 from solo.modes import EXCLUSIVE
 from solo.process.watch import find_lock_owner
 from solo.tickets import read_boot_time
 
-FLAGS = posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY
+if TYPE_CHECKING:
+    from solo.contention.protocols import Watch
+    from solo.identity import Process
+    from solo.plan import Plan
+
+FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 EVERYBODY = 0o666
 
 
 class Flock:
     """A file locked with flock(2), held for a claim of `mode`. It has what a holder needs of a ticket and of its queue.
 
-    The class describes the kind of lock: `call` locks as flock(2) does, `find_owner` returns the pid of a holder or 0,
-    `mark` is in /proc/PID/fdinfo of a locked descriptor, `types` are the types of files that can be locked.
+    The class is the kind of lock: `call` locks as flock(2) does, `find_owner` returns the pid of a holder or 0, `mark`
+    is in /proc/PID/fdinfo of a locked descriptor, `types` are the types of files that can be locked.
     """
 
     option = "flock"
     system_call = "flock(2)"
-    call = staticmethod(flock)
+    call: Any = staticmethod(flock)
     mark = b" FLOCK "
-    types = (IS_REGULAR, IS_DIRECTORY)
+    types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"
 
     @staticmethod
-    def find_owner(fd: int, lock: int) -> int:
+    def find_owner(fd: int, mode: int) -> int:
         return find_lock_owner(fd)
 
     @staticmethod
     def choose_access(lock: int) -> int:
         """Return the access mode that open(2) needs: as flock(1) reads only, a script can be executed while locked."""
-        return posix.O_RDONLY
+        return os.O_RDONLY
 
-    def __init__(self, fd, mode) -> None:
-        self.fd = fd
-        self.mode = mode
+    def __init__(self, fd: int, mode: str) -> None:
+        self.fd, self.mode = fd, mode
 
     @property
-    def queue(self):
+    def queue(self) -> "Flock":
         return self
 
     def leave(self) -> None:
-        """Do nothing: there is no queue."""
+        pass  # there is no queue
 
     @property
-    def descriptors(self) -> tuple:
+    def descriptors(self) -> "tuple[int, ...]":
         return (self.fd,)
 
-    def complete(self, child: tuple) -> None:
-        """Do nothing: there is no record."""
+    def complete(self, child: "Process") -> None:
+        pass  # there is no record
 
     def release(self) -> None:
         try:
@@ -71,9 +76,8 @@ class Flock:
         self.close()
 
     def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            close(fd)
+        fd, self.fd = self.fd, CLOSED
+        close(fd)
 
 
 class FcntlLock(Flock):
@@ -89,13 +93,16 @@ class FcntlLock(Flock):
 
     @staticmethod
     def choose_access(lock: int) -> int:
-        return posix.O_RDWR if lock == LOCK_EX else posix.O_RDONLY
+        return os.O_RDWR if lock == LOCK_EX else os.O_RDONLY
 
 
-KINDS = Flock, FcntlLock
+Kind = type[Flock]
+KINDS: "tuple[Kind, ...]" = Flock, FcntlLock
 
 
-def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool = False) -> None:
+def lock_files(
+    plan: "Plan", mode: str, umask: int, watch: "Watch", holds: "list[Any]", is_program: bool = False
+) -> None:
     """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. Of the `plan`
@@ -103,7 +110,7 @@ def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool
     locks of this process, which may be those of other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
-    files: dict = {}
+    files: dict[tuple[int, int], dict[Kind, str]] = {}
     for kind in KINDS:
         for path in getattr(plan, kind.option) or ():
             files.setdefault(find_identity(path, umask, kind, lock), {}).setdefault(kind, path)
@@ -117,7 +124,7 @@ def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool
                 warn_of_other_kind(kind, path, fd, lock)
 
 
-def lock_path(kind: type, path: str, umask: int, lock: int, deadline, watch, is_program: bool) -> int:
+def lock_path(kind: Kind, path: str, umask: int, lock: int, deadline: float, watch: "Watch", is_program: bool) -> int:
     """Return a locked descriptor of the file that the path leads to. Raises Busy, SoloError."""
     while True:
         fd = open_file(path, umask, kind, lock)
@@ -134,19 +141,16 @@ def lock_path(kind: type, path: str, umask: int, lock: int, deadline, watch, is_
         close(fd)  # the file was replaced meanwhile: others lock the new one
 
 
-def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> None:
-    """Lock `fd`.
-
-    Reopen it for writing on NFS, as an exclusive lock there needs. Raises OSError, Busy, SoloError.
-    """
+def lock_file(kind: Kind, fd: int, path: str, lock: int, deadline: float, watch: "Watch", is_program: bool) -> None:
+    """Lock `fd`, which is opened anew for writing on NFS, as an exclusive lock needs. Raises OSError, Busy, SoloError."""
     try:
         if try_lock(fd, lock, kind.call):
             return
     except OSError as error:
         if error.errno != EBADF:
             raise
-        writable = posix.open(path, posix.O_RDWR | FLAGS)
-        posix.dup2(writable, fd, False)
+        writable = os.open(path, os.O_RDWR | FLAGS)
+        os.dup2(writable, fd, False)
         close(writable)
         if try_lock(fd, lock, kind.call):
             return
@@ -155,37 +159,34 @@ def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_pro
         refuse_own_lock(kind, fd, path, owner)
     if monotonic() >= deadline:
         raise make_busy(path, owner)
+
+    def describe() -> "tuple[int | None, str, str]":
+        return None, f"{path} is locked by {describe_locker(kind.find_owner(fd, lock))}", ""
+
     # Wait in one go: a waiter that leaves the system call loses its place in the kernel's queue.
-    if not watch(
-        lambda _: wait_lock(fd, lock, deadline, kind.call), deadline, lambda: describe_lock(kind, path, fd, lock), True
-    ):
+    if not watch(lambda _: wait_lock(fd, lock, deadline, kind.call), deadline, describe, True):
         raise make_busy(path, kind.find_owner(fd, lock))
 
 
-def warn_of_other_kind(kind: type, path: str, fd: int, lock: int) -> None:
+def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
     """Print that another program holds the file by a lock of the other kind, which ours does not exclude."""
     other = KINDS[1 - KINDS.index(kind)]
     try:
         owner = other.find_owner(fd, lock)
     except OSError:
         return  # a file system or kernel without that kind of lock
-    if owner and owner != posix.getpid() and not descends_from(posix.getppid(), owner):
+    if owner and owner != os.getpid() and not descends_from(os.getppid(), owner):
         say(
             f"{path}: {describe_locker(owner)} holds a lock of {other.system_call},"
             f" which --{kind.option} does not exclude (use --{other.option} {path})"
         )
 
 
-def describe_lock(kind: type, path: str, fd: int, lock: int) -> tuple:
-    """Return (None, a description of the holder, ""), as describe_wait does."""
-    return None, f"{path} is locked by {describe_locker(kind.find_owner(fd, lock))}", ""
-
-
-def refuse_to_lose_lock(identity: tuple, path: str) -> None:
+def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:
     """Raise SoloError if this program has locked the file with classic fcntl(2): closing our descriptor releases it."""
-    for entry in posix.listdir("/proc/self/fd"):
+    for entry in os.listdir("/proc/self/fd"):
         try:
-            if identify(posix.fstat(int(entry))) == identity and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
+            if identify(os.fstat(int(entry))) == identity and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
                 raise SoloError(
                     f"{path}: cannot be locked: this program would lose its own fcntl(2) lock on it (release that first)"
                 )
@@ -193,20 +194,20 @@ def refuse_to_lose_lock(identity: tuple, path: str) -> None:
             continue
 
 
-def refuse_own_lock(kind: type, fd: int, path: str, owner: int) -> None:
+def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
     """Raise SoloError if an ancestor, an inherited descriptor or this process since before its exec holds the lock: it
     would outlive our command.
     """
-    if owner and descends_from(posix.getppid(), owner):
+    if owner and descends_from(os.getppid(), owner):
         raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
-    for entry in posix.listdir("/proc/self/fd"):
+    for entry in os.listdir("/proc/self/fd"):
         try:
-            is_inherited = int(entry) != fd and identify(posix.fstat(int(entry))) == identify(posix.fstat(fd))
+            is_inherited = int(entry) != fd and identify(os.fstat(int(entry))) == identify(os.fstat(fd))
             if is_inherited and kind.mark in read_file(f"/proc/self/fdinfo/{entry}"):
                 raise SoloError(f"{path}: locked through the inherited descriptor {entry}: it would wait for itself")
         except OSError:
             continue
-    if owner == posix.getpid():
+    if owner == os.getpid():
         raise SoloError(f"{path}: locked by the program that executed solo: it would wait for itself")
 
 
@@ -214,62 +215,58 @@ def make_busy(path: str, owner: int) -> Busy:
     """Return the Busy error for a file that the process `owner` has locked."""
     busy = Busy(f"{path}: busy: locked by {describe_locker(owner)}")
     try:
-        busy.since = read_boot_time() + read_stat(owner).start / posix.sysconf("SC_CLK_TCK")
+        busy.since = read_boot_time() + read_stat(owner).start / os.sysconf("SC_CLK_TCK")
     except OSError:
         pass
     return busy
 
 
-def open_file(path: str, umask: int, kind: type, lock: int) -> int:
+def open_file(path: str, umask: int, kind: Kind, lock: int) -> int:
     """Open the file with the access that the `lock` needs. Create it if missing. Raises SoloError."""
     flags = kind.choose_access(lock) | FLAGS
     try:
         for _ in range(2):
             try:
-                if posix.stat(path).st_mode & TYPE_MASK not in kind.types:
+                if os.stat(path).st_mode & TYPE_MASK not in kind.types:
                     raise SoloError(f"{path}: is {kind.type_words}")
-                return posix.open(path, flags)
+                return os.open(path, flags)
             except FileNotFoundError:
                 pass
-            own_umask = posix.umask(umask)
+            own_umask = os.umask(umask)
             try:
-                return posix.open(path, posix.O_CREAT | posix.O_EXCL | flags, EVERYBODY)
+                return os.open(path, os.O_CREAT | os.O_EXCL | flags, EVERYBODY)
             except FileExistsError:
                 pass  # another process created it
             finally:
-                posix.umask(own_umask)
+                os.umask(own_umask)
     except OSError as error:
-        access = "" if kind.choose_access(lock) == posix.O_RDONLY else " for writing, as an exclusive lock needs"
+        access = "" if kind.choose_access(lock) == os.O_RDONLY else " for writing, as an exclusive lock needs"
         raise SoloError(f"{path}: cannot be opened{access}: {error.strerror}") from None
     raise SoloError(f"{path}: cannot be opened: it points to nothing")
 
 
-def find_identity(path: str, umask: int, kind: type, lock: int) -> tuple:
-    """Return (device, inode) of the file, created if it is missing.
-
-    Use stat(2) if it exists: closing the file would release an fcntl(2) lock that this process has had since before
-    exec.
-    """
+def find_identity(path: str, umask: int, kind: Kind, lock: int) -> "tuple[int, int]":
+    """Return (device, inode) of the file, created if it is missing."""
     try:
-        return identify(posix.stat(path))
+        # Not by opening it: to close it would release an fcntl(2) lock that this process has had since before exec.
+        return identify(os.stat(path))
     except OSError:
         fd = open_file(path, umask, kind, lock)
     try:
-        return identify(posix.fstat(fd))
+        return identify(os.fstat(fd))
     finally:
         close(fd)
 
 
 def is_still(path: str, fd: int) -> bool:
-    """Whether the path still leads to the open file."""
+    """Return whether the path still leads to the open file."""
     try:
-        return identify(posix.stat(path)) == identify(posix.fstat(fd))
+        return identify(os.stat(path)) == identify(os.fstat(fd))
     except FileNotFoundError:
         return False
 
 
-def identify(stat) -> tuple:
-    """Return (device, inode)."""
+def identify(stat: os.stat_result) -> "tuple[int, int]":
     return stat.st_dev, stat.st_ino
 
 

@@ -6,11 +6,12 @@ The last run is stored beside the journal and, with an engine, there too. The co
 """
 
 import json
-import posix
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX
 from time import localtime, monotonic, strftime, time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
 
 from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
@@ -19,6 +20,10 @@ from solo.identity import read_origin
 from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
 from solo.process.watch import find_lock_owner, make_stuck_error, try_lead
+
+if TYPE_CHECKING:
+    from solo.launcher import Run
+    from solo.plan import Plan
 
 FILE = ".once"
 SIZE_LIMIT = 4096
@@ -32,6 +37,15 @@ class LastRun(NamedTuple):
     time: float
 
 
+class Store(Protocol):
+    """Keeps the last run of a name: a LocalStore, or an EngineHold. The methods raise SoloError."""
+
+    def read_once(self, name: str) -> Optional[LastRun]: ...
+
+    # Replace the LastRun `before` by `ran`; None is for none. Return False if another one is stored by now.
+    def write_once(self, name: str, before: Optional[LastRun], ran: Optional[LastRun]) -> bool: ...
+
+
 class PeriodGuard:
     """The one run of `names` in a period of `length` seconds.
 
@@ -39,29 +53,26 @@ class PeriodGuard:
     written. `claims` lists (store, the LastRun that was there before).
     """
 
-    def __init__(self, plan) -> None:
-        self.length = plan.once_per
+    def __init__(self, plan: "Plan") -> None:
+        self.length: float = plan.once_per
         if not SHORTEST <= self.length < FOREVER:
             raise UsageError("--once-per must be at least 1ms, and not forever")
         if len(plan.names) > 1 and not plan.is_generated:
             raise UsageError("--once-per: give one name")
         self.name = plan.names[0]
         self.may_retry = plan.once_retry
-        self.ran = None
-        self.written = []
-        self.claims = []
-        self.stores = []
+        self.ran: LastRun | None = None
+        self.written: list[LastRun] = []
+        self.claims: list[tuple[Store, LastRun | None]] = []
+        self.stores: list[Store] = []
         self.add(LocalStore(plan.dir))
 
-    def add(self, store) -> None:
-        """Ask one more store, an EngineHold or a LocalStore, and add it.
-
-        Raises RanAlready, SoloError; then it is not added.
-        """
+    def add(self, store: Store) -> None:
+        """Ask one more store, and add it unless that raises RanAlready or SoloError."""
         self.ask(store)
         self.stores.append(store)
 
-    def ask(self, store):
+    def ask(self, store: Store) -> Optional[LastRun]:
         """Return the LastRun that `store` keeps if it is our own or of an earlier period. Raises RanAlready."""
         before = store.read_once(self.name)
         now = self.ran.time if self.ran else time()  # judge by the time that we will write, however long that takes
@@ -73,10 +84,7 @@ class PeriodGuard:
         raise RanAlready(f"{self.name}: ran already in this period, on {before.host} at {when}")
 
     def claim(self) -> None:
-        """Claim the present period for our run. Raises RanAlready, SoloError.
-
-        May be called again, also after an error: the last call counts.
-        """
+        """Claim the present period for our run; the last call counts. Raises RanAlready, SoloError."""
         self.ran = LastRun(read_origin().host, time())
         self.written.append(self.ran)
         for store in self.stores:
@@ -91,10 +99,7 @@ class PeriodGuard:
                     break
 
     def undo_claim(self, error: BaseException) -> BaseException:
-        """Undo the claim: nothing runs, because of `error`.
-
-        Return what to raise: RanAlready if the holder runs in this period.
-        """
+        """Undo the claim: nothing runs. Return what to raise: `error`, or RanAlready if the holder runs in this period."""
         self.undo()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
             try:
@@ -106,11 +111,8 @@ class PeriodGuard:
                 pass
         return error
 
-    def ended(self, run) -> None:
-        """Do not count a failed run with --once-retry.
-
-        Before the names are released: the next run may be this job again.
-        """
+    def ended(self, run: "Run") -> None:
+        """Do not count a failed run with --once-retry; before the names are released, as the next run may be this job."""
         if self.may_retry and (run.code or run.outcome):
             self.undo()
 
@@ -118,16 +120,16 @@ class PeriodGuard:
         """Restore what was stored before, where it is still ours. Ignores errors."""
         for store, before in self.claims:
             try:
-                known = store.read_once(self.name)
-                if known in self.written:
-                    store.write_once(self.name, known, before)
+                ran = store.read_once(self.name)
+                if ran in self.written:
+                    store.write_once(self.name, ran, before)
             except Exception:
                 pass  # then it counts as a run: better no run than two
         self.claims = []
 
 
 def is_over(before: float, now: float, length: float) -> bool:
-    """Whether the period of a run at `before` has ended: not before half of it has passed."""
+    """Return whether the period of a run at `before` has ended: not before half of it has passed."""
     return find_period(before, length) < find_period(now, length) and now - before >= length / 2
 
 
@@ -143,35 +145,30 @@ def find_period(now: float, length: float) -> int:
 class LocalStore:
     """The store on this machine: a file beside the journal, which survives a boot. `directory` is --dir."""
 
-    def __init__(self, directory) -> None:
+    def __init__(self, directory: Optional[str]) -> None:
         self.directory = directory
 
-    def read_once(self, name: str):
-        """Return the last LastRun of `name`, or None. Raises SoloError."""
+    def read_once(self, name: str) -> Optional[LastRun]:
         with self.open(name) as fd:
-            return parse_ran(posix.pread(fd, SIZE_LIMIT, 0))
+            return parse_ran(os.pread(fd, SIZE_LIMIT, 0))
 
-    def write_once(self, name: str, before, ran) -> bool:
-        """Replace the LastRun `before` by `ran`; either may be None, for none.
-
-        Return False if another one is stored by now. Raises SoloError.
-        """
+    def write_once(self, name: str, before: Optional[LastRun], ran: Optional[LastRun]) -> bool:
         with self.open(name) as fd:
-            if parse_ran(posix.pread(fd, SIZE_LIMIT, 0)) != before:
+            if parse_ran(os.pread(fd, SIZE_LIMIT, 0)) != before:
                 return False
             data = format_ran(ran)
             write_whole(fd, data, 0)
-            posix.ftruncate(fd, len(data))
-            posix.fsync(fd)
+            os.ftruncate(fd, len(data))
+            os.fsync(fd)
             return True
 
     @contextmanager
-    def open(self, name: str):
+    def open(self, name: str) -> Iterator[int]:
         """Open and lock the file of a name. Raises SoloError."""
         try:
             place = make_place(self.directory, name)
             try:
-                fd = open_file(place, FILE, posix.O_RDWR)
+                fd = open_file(place, FILE, os.O_RDWR)
                 try:
                     if not wait_lock(fd, LOCK_EX, monotonic() + GATE_PATIENCE):
                         owner = find_lock_owner(fd) if try_lead(fd) else 0
@@ -187,12 +184,11 @@ class LocalStore:
             raise SoloError(f"{name}: {error}") from None
 
 
-def format_ran(ran) -> bytes:
-    """Return the text of a LastRun; none for None."""
+def format_ran(ran: Optional[LastRun]) -> bytes:
     return json.dumps(ran).encode() if ran else b""
 
 
-def parse_ran(data: bytes):
+def parse_ran(data: bytes) -> Optional[LastRun]:
     """Return the LastRun in `data`, or None if it is damaged."""
     try:
         host, when = json.loads(data)

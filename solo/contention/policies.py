@@ -10,6 +10,7 @@ from time import monotonic, time
 
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, Superseded
+from solo.gate import Gate
 from solo.kernel import FOREVER, WAKE_SIGNAL
 from solo.modes import INTEND_SHARED, MODES, SHARED, find_conflicts
 from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_own_ancestors, read_claim
@@ -17,38 +18,48 @@ from solo.process.tree import open_recipient
 from solo.text.describe import describe_owner
 from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.contention.protocols import Queue, Ticket  # protocols name the types of all
+    from solo.plan import Plan
+    from solo.record import Record
+
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 0.8  # seconds between two wake signals
 
 
-def make_policy(plan):
-    """Return the policy that the plan asks for, or None. The options exclude each other."""
+def make_policy(plan: "Plan") -> "Policy":
+    """Return the policy that the plan asks for. The options exclude each other."""
     if plan.max_waiting is not None:
         return MaxWaiting(plan.max_waiting)
     if plan.latest:
         return Latest()
     if plan.replace_after is not None:
         return ReplaceAfter(plan.replace_after, plan.kill_after)
-    return Replace(plan.kill_after) if plan.replace else None
+    return Replace(plan.kill_after)
 
 
 class Policy:
-    """Does nothing about any other contender. The methods are those of contention/protocols.py."""
+    """Treats other contenders of a name: this one not at all. `ends_holders`: then it waits for none of them for long."""
 
     ends_holders = False
 
-    def may_wait(self, queue, record) -> bool:
+    def may_wait(self, queue: "Queue", record: "Record") -> bool:
+        """Return whether we may join the queue."""
         return True
 
-    def ignores(self, ticket, record) -> bool:
+    def ignores(self, ticket: "Ticket", record: "Record") -> bool:
+        """Return whether we need not wait for this waiter ahead of us."""
         return False
 
-    def choose_deadline(self, queue, record, deadline: float) -> float:
+    def choose_deadline(self, queue: "Queue", record: "Record", deadline: float) -> float:
+        """Return when we give up, now that tickets are in the way: `deadline`, or later."""
         return deadline
 
-    def meet(self, queue, record, waiting, obstacles: list) -> None:
-        pass
+    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
+        """Find the contenders to act on. Without obstacles we have the hold."""
 
     def act(self, deadline: float) -> float:
+        """Act on them, and return when to look again. Raises SoloError."""
         return deadline
 
 
@@ -58,7 +69,7 @@ class MaxWaiting(Policy):
     def __init__(self, limit: int) -> None:
         self.limit = limit
 
-    def may_wait(self, queue, record):
+    def may_wait(self, queue: "Queue", record: "Record") -> bool:
         waiters = find_waiters(queue, None)
         count = sum(wants_the_same(waiter, record) for waiter in waiters)
         close_all(waiters)
@@ -76,24 +87,24 @@ class Latest(Policy):
         self.pause = FIRST_PAUSE
         self.has_woken = False
 
-    def ignores(self, ticket, record):
+    def ignores(self, ticket: "Ticket", record: "Record") -> bool:
         return wants_the_same(ticket, record)
 
-    def meet(self, queue, record, waiting, obstacles) -> None:
+    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
         self.has_woken = False
         for ticket in find_waiters(queue, waiting):
             if wants_the_same(ticket, record) and wake(ticket):
                 self.has_woken = True
             ticket.close()
 
-    def act(self, deadline):
+    def act(self, deadline: float) -> float:
         if not self.has_woken or self.pause > LONGEST_PAUSE:
             return deadline  # no waiter was signalled, or it cannot leave: stopped, or a program
         pause, self.pause = self.pause, 2 * self.pause
         return min(deadline, monotonic() + pause)
 
 
-def wake(ticket) -> bool:
+def wake(ticket: "Ticket") -> bool:
     """Send a waiter the wake signal, which it blocked before it joined. Return whether that was possible."""
     try:
         record = ticket.read_record()
@@ -106,11 +117,8 @@ def wake(ticket) -> bool:
     return False
 
 
-def name_superseder(error: Superseded, queue, record, waiting) -> Superseded:
-    """Return `error` with the contender that superseded us, if it is still there.
-
-    The text is only shown: needs no gate.
-    """
+def name_superseder(error: Superseded, queue: "Queue", record: "Record", waiting: "Ticket | None") -> Superseded:
+    """Return `error` with the contender that superseded us, if it is still there. The text is only shown: no gate."""
     newest = None
     try:
         for file in sorted(filter(is_published, queue.list_files()), key=get_number):
@@ -131,9 +139,9 @@ class Replace(Policy):
 
     def __init__(self, kill_after: float) -> None:
         self.eviction = Eviction(kill_after)
-        self.targets = []
+        self.targets: list[Ticket] = []
 
-    def meet(self, queue, record, waiting, obstacles) -> None:
+    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
         close_all(self.targets)
         self.targets = []
         if not obstacles:
@@ -141,9 +149,8 @@ class Replace(Policy):
         holds, _ = find_conflicting_holds(queue, record.claim)
         spared = find_own_ancestors(queue, holds, record.keep)
         others = [hold for hold in holds if hold not in spared]
-        enough = next(
-            (size for size in range(len(others)) if not conflicts(record, spared + others[size:])), len(others)
-        )
+        sizes = range(len(others))
+        enough = next((size for size in sizes if not conflicts(record, spared + others[size:])), len(others))
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_waiters(queue, waiting):
@@ -152,7 +159,7 @@ class Replace(Policy):
             else:
                 ticket.close()
 
-    def act(self, deadline):
+    def act(self, deadline: float) -> float:
         targets, self.targets = self.targets, []
         return min(deadline, self.eviction.act_on_all(targets))
 
@@ -166,18 +173,18 @@ class ReplaceAfter(Replace):
 
     ends_holders = False  # not yet
 
-    def __init__(self, limit, kill_after: float) -> None:
+    def __init__(self, limit: "int | float", kill_after: float) -> None:
         super().__init__(kill_after)
         self.limit = limit
         self.is_due = False
         self.due = FOREVER
 
-    def choose_deadline(self, queue, record, deadline):
+    def choose_deadline(self, queue: "Queue", record: "Record", deadline: float) -> float:
         left = 0.0 if self.is_due else self.find_time_left(queue, record)
         self.is_due, self.due = left <= 0, monotonic() + left
         return FOREVER if self.is_due else deadline
 
-    def find_time_left(self, queue, record) -> float:
+    def find_time_left(self, queue: "Queue", record: "Record") -> float:
         """Return how many seconds the holder may still run; FOREVER if that is not known, or if an ancestor is in the way."""
         holds, _ = find_conflicting_holds(queue, record.claim)
         close_all(holds)
@@ -186,36 +193,34 @@ class ReplaceAfter(Replace):
         if oldest is None or conflicts(record, spared):
             return FOREVER
         if isinstance(self.limit, int):
+            assert isinstance(queue.gate, Gate)  # sockets count no skips: refused before
             skips = queue.gate.read_skips()[MODES.index(record.claim.mode)]
             return 0.0 if skips >= self.limit else FOREVER
         return oldest.since + self.limit - time()
 
-    def meet(self, queue, record, waiting, obstacles) -> None:
+    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
         if self.is_due:
             super().meet(queue, record, waiting, obstacles)
 
-    def act(self, deadline):
+    def act(self, deadline: float) -> float:
         return super().act(deadline) if self.is_due else min(deadline, self.due)
 
 
-def conflicts(record, tickets: list) -> bool:
+def conflicts(record: "Record", tickets: "list[Ticket]") -> bool:
     return bool(find_conflicts(record.claim, list(map(read_claim, tickets))))
 
 
-def both_shared(ticket, record) -> bool:
+def both_shared(ticket: "Ticket", record: "Record") -> bool:
     return {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
 
 
-def find_waiters(queue, waiting) -> list:
-    """Return all live waiting tickets, or those before ours, with their records; the last of them are open. Gate
-    locked.
+def find_waiters(queue: "Queue", waiting: "Ticket | None") -> "list[Ticket]":
+    """Return the live waiting tickets before ours, or all, with their records; the last are open. Gate locked.
 
     Uses the files as last listed. Leaves out a launcher whose command runs already: it is just finishing its handoff.
     """
-    waiters, running = (
-        [],
-        {identify_launcher(hold) for hold in find_holds(queue, 0) if hold.record and hold.record.child},
-    )
+    waiters: list[Ticket] = []
+    running = {identify_launcher(hold) for hold in find_holds(queue, 0) if hold.record and hold.record.child}
     for file in sorted(queue.files, reverse=True):
         ticket = queue.open_ticket(file) if file.startswith(SEAT) and (waiting is None or file < waiting.file) else None
         if ticket is None:
@@ -228,12 +233,12 @@ def find_waiters(queue, waiting) -> list:
     return waiters
 
 
-def identify_launcher(ticket) -> tuple:
+def identify_launcher(ticket: "Ticket") -> object:
     record = ticket.read_record()
     return record and (record.launcher, record.origin.pid_namespace)
 
 
-def wants_the_same(ticket, record) -> bool:
+def wants_the_same(ticket: "Ticket", record: "Record") -> bool:
     """Return whether the ticket is for one of our names. At a parent there are tickets for other nested names too."""
     theirs = ticket.read_record()
     return theirs is None or not set(theirs.names).isdisjoint(map(ticket.queue.shorten, record.names))

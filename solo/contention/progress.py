@@ -16,11 +16,22 @@ from solo.text.describe import describe_holders, find_usual_run, format_duration
 from solo.text.width import clean, cut
 from solo.tickets import HOLD, MOST_OPEN, SEAT
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from solo.contention.protocols import Block, Describe, Queue, Ticket
+    from solo.history.usual import Usual
+    from solo.modes import Claim
+    from solo.record import Record
+
+    Show = Callable[[Callable[[], str]], float]  # shows what a function describes; returns when it is due again
+
 TICK = 1.0  # seconds, on a terminal
 MINUTE = 60.0
 CLEAR, DIM, PLAIN = b"\r\x1b[2K", b"\x1b[2m", b"\x1b[0m"
 SOME_WIDTH = 80  # cells, if the terminal does not say
-usual_runs: dict = {}  # what know_usual_run knows
+usual_runs: "dict[object, Usual | None]" = {}  # what find_usual_run returned, by job
 
 
 class Watch:
@@ -30,30 +41,22 @@ class Watch:
     changes.
     """
 
-    def __init__(self, names: list, deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool) -> None:
-        self.name = " ".join(names)
-        self.deadline = deadline
-        self.is_verbose = is_verbose
-        self.is_terminal = is_terminal
-        self.is_log = is_log
+    def __init__(self, names: "list[str]", deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool) -> None:
+        self.name, self.deadline = " ".join(names), deadline
+        self.is_verbose, self.is_terminal, self.is_log = is_verbose, is_terminal, is_log
         self.begin = monotonic()
         self.last_shown = -MINUTE
         self.printed = ("", "")
 
-    def __call__(self, block, look_again: float, describe, in_one_go: bool = False) -> bool:
-        """Call `block(until)`, which blocks no longer than `until`, until it returns True. Return False at
-        `look_again`.
-
-        `describe` returns our place in the queue, or None, a description of the holder, and a forecast or "".
-        `in_one_go`: call `block` only once, and show the state once, without times.
-        """
+    def __call__(self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
+        """Call `block` until it returns True, only once if `in_one_go`. Return False at `look_again`."""
         if self.is_verbose:
             self.print_holder(describe()[1])
         if self.is_terminal:
             return self.show_line(block, look_again, describe, in_one_go)
-        return (
-            self.block_and_show(block, look_again, describe, in_one_go, self.log) if self.is_log else block(look_again)
-        )
+        if self.is_log:
+            return self.block_and_show(block, look_again, describe, in_one_go, self.log)
+        return block(look_again)
 
     def print_holder(self, description: str) -> None:
         """Print the description, unless only the age of the hold has changed."""
@@ -63,11 +66,10 @@ class Watch:
             self.printed, self.last_shown = holder, monotonic()
             say_promptly(f"{self.name}: waiting: {description}")
 
-    def block_and_show(self, block, look_again: float, describe, in_one_go: bool, show) -> bool:
-        """Block and call `show`, with a function that describes our state, whenever it is due.
-
-        It returns when it is due again.
-        """
+    def block_and_show(
+        self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool, show: "Show"
+    ) -> bool:
+        """Block, and show our state whenever that is due."""
         while True:
             due = show(lambda: f"{self.name}: {self.describe_state(describe, in_one_go)}")
             if block(look_again if in_one_go else min(look_again, due)):
@@ -75,14 +77,14 @@ class Watch:
             if monotonic() >= look_again:
                 return False
 
-    def log(self, describe_state) -> float:
-        """Print the state once a minute. Return when it is due again."""
+    def log(self, describe_state: "Callable[[], str]") -> float:
+        """Print the state once a minute."""
         if monotonic() >= self.last_shown + MINUTE:
             self.last_shown = monotonic()
             say_promptly(describe_state())
         return self.last_shown + MINUTE
 
-    def show_line(self, block, look_again: float, describe, in_one_go: bool) -> bool:
+    def show_line(self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool) -> bool:
         """Block and show the live line. A signal that ends the launcher clears it first."""
         changed = {number: getsignal(number) for number in ENDING if getsignal(number) == SIG_DFL}
         for number in changed:
@@ -94,13 +96,13 @@ class Watch:
             for number, disposition in changed.items():
                 signal(number, disposition)
 
-    def clear_and_end(self, number, _) -> None:
+    def clear_and_end(self, number: int, _: object) -> None:
         """Clear the line, then die by the signal."""
         self.write(CLEAR)
         signal(number, SIG_DFL)
         posix.kill(posix.getpid(), number)
 
-    def describe_state(self, describe, in_one_go: bool) -> str:
+    def describe_state(self, describe: "Describe", in_one_go: bool) -> str:
         """Return `waiting for 5s, 25s left, 2nd in the queue; usually 4m each: about 6m; held for 1m by pid 4711 (a.sh)`."""
         place, holder, forecast = describe()
         words = ["waiting" if in_one_go else f"waiting for {format_duration(monotonic() - self.begin)}"]
@@ -110,8 +112,8 @@ class Watch:
             words.append(f"{format_ordinal(place)} in the queue")
         return f"{', '.join(words)}{f'; {forecast};' if forecast else ':'} {holder}"
 
-    def draw(self, describe_state) -> float:
-        """Draw the live line over the last one. Return when it is due again."""
+    def draw(self, describe_state: "Callable[[], str]") -> float:
+        """Draw the live line over the last one."""
         try:
             width = posix.get_terminal_size(2).columns or SOME_WIDTH
         except OSError:
@@ -121,10 +123,7 @@ class Watch:
         return monotonic() + TICK
 
     def write(self, data: bytes) -> None:
-        """Write to the terminal, in one write: a signal may come any time.
-
-        Do nothing in the background, or if it is stopped.
-        """
+        """Write to the terminal, in one write: a signal may come any time. Do nothing if it is stopped."""
         try:
             # A background job must not write over the foreground job.
             if posix.tcgetpgrp(2) == posix.getpgrp() and has_room(2):
@@ -133,7 +132,7 @@ class Watch:
             pass
 
 
-def describe_wait(queue, record, waiting) -> tuple:
+def describe_wait(queue: "Queue", record: "Record", waiting: "Ticket | None") -> "tuple[int | None, str, str]":
     """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m` or "").
 
     Without the gate: the result is only shown.
@@ -153,24 +152,29 @@ def describe_wait(queue, record, waiting) -> tuple:
         return None, str(error), ""
 
 
-def forecast_wait(holds: list, waiters: list, wanted) -> str:
+def forecast_wait(holds: "list[Ticket]", waiters: "list[Ticket]", wanted: "Claim") -> str:
     """Return `usually 4m each: about 6m`, or "" if it is not known of a run ahead how long it usually takes."""
     from solo.history.usual import estimate_wait
 
-    usual = [know_usual_run(ticket) for ticket in [*holds, *waiters]]
-    if None in usual:
-        return ""
-    left = [each.find_left(time() - hold.record.since) for each, hold in zip(usual, holds)]
-    if None in left:
-        return ""
-    running = list(zip(left, map(read_claim, holds)))
-    ahead = [(each.median, read_claim(ticket)) for each, ticket in zip(usual[len(holds) :], waiters)]
+    usual: list[Usual] = []
+    running: list[tuple[float, Claim]] = []
+    ahead: list[tuple[float, Claim]] = []
+    for ticket in (*holds, *waiters):
+        each = know_usual_run(ticket)
+        if each is None:
+            return ""
+        age = time() - ticket.record.since if ticket.record else 0.0
+        left = each.find_left(age) if ticket.is_hold else each.median
+        if left is None:
+            return ""
+        usual.append(each)
+        (running if ticket.is_hold else ahead).append((left, read_claim(ticket)))
     words = {format_rough(each.median) for each in usual}
-    each = f"usually {words.pop()}{' each' * (len(usual) > 1)}: " if len(words) == 1 else ""
-    return f"{each}about {format_rough(estimate_wait(running, ahead, wanted))}"
+    usually = f"usually {words.pop()}{' each' * (len(usual) > 1)}: " if len(words) == 1 else ""
+    return f"{usually}about {format_rough(estimate_wait(running, ahead, wanted))}"
 
 
-def know_usual_run(ticket):
+def know_usual_run(ticket: "Ticket") -> "Usual | None":
     """Return what find_usual_run does, read once for each job while we wait."""
     record = ticket.record
     key = record and (record.shown_names[0], *record.command)

@@ -7,7 +7,7 @@ to the ticket ahead, until that hangs up. An orphan would have no ticket, so the
 contender that saw both alive waits for the end of both.
 """
 
-import posix
+import os
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, socket
 from binascii import crc32
 from errno import EADDRINUSE
@@ -18,7 +18,7 @@ from solo.contention.addresses import PREFIX, list_addresses
 from solo.errors import Busy, SoloError
 from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
 from solo.identity import read_namespace, read_stat
-from solo.kernel import FOREVER, close, decode, encode, read_boot_clock, read_file
+from solo.kernel import CLOSED, FOREVER, close, decode, encode, read_boot_clock, read_file
 from solo.modes import INTENTIONS, MODES, SLOTS, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
@@ -29,6 +29,7 @@ from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, finish_handoff,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.contention.handoff import Handoff
+    from solo.identity import Origin, Process
 
 ADDRESS_MAX = 107  # bytes, after the first
 BACKLOG = 4096  # each connection stays in it, as nobody accepts
@@ -38,26 +39,24 @@ BLINK = 0.001  # seconds
 MOST_NAMES = 3  # in the address of a ticket at a parent
 OF_PAIR = FIRST, SECOND = "1", "2"  # instead of names: for which name of a pair that solo made from a command
 
-
-owners = {}  # {(name, the rest of the address): pid} of tickets that were shown before
+owners: "dict[tuple[str, str], int]" = {}  # by name and the rest of the address, of tickets that were shown before
 
 
 class SocketTicket:
     """A ticket, ours or another contender's: as tickets.Ticket, with the `fd` of our socket, or of our connection to
-    theirs.
+    theirs, CLOSED if its backlog is full.
 
-    `fd` is None if the owner's backlog is full; `watch` a Recipient of the command, or None.
+    `text` is the last part of its address; `owner` the pid of its owner, 0 if that is not known; `watch` a Recipient of
+    the command, or None.
     """
 
-    def __init__(self, queue, file, text, fd, state=LIVE, owner=None, watch=None, record=None) -> None:
-        self.queue = queue
-        self.file = file
-        self.text = text
-        self.fd = fd
-        self.state = state
-        self.owner = owner
-        self.watch = watch
-        self.record = record
+    def __init__(
+        self, queue: "SocketQueue", file: str, text: str, fd: int, owner: int = 0, record: "Record | None" = None
+    ) -> None:
+        self.queue, self.file, self.text, self.fd = queue, file, text, fd
+        self.owner, self.record = owner, record
+        self.state = LIVE
+        self.watch: Recipient | None = None
 
     @property
     def number(self) -> int:
@@ -68,32 +67,32 @@ class SocketTicket:
         return self.file.startswith(HOLD)
 
     @property
-    def descriptors(self) -> tuple:
+    def is_open(self) -> bool:
+        return self.fd != CLOSED or self.watch is not None
+
+    @property
+    def descriptors(self) -> "tuple[int, ...]":
         return (self.fd,)
 
-    def read_record(self):
+    @property
+    def owner_uid(self) -> int:
+        return os.geteuid()  # connect() asked the kernel
+
+    def read_record(self) -> "Record | None":
         """Return the record, from its address and /proc; None if the address is damaged."""
         if self.record is None:
             self.record = make_record(self)
         return self.record
 
-    def complete(self, child: tuple) -> None:
+    def complete(self, child: "Process") -> None:
         """Put the command's process into our address: a second socket takes the place of the first. Raises OSError."""
         self.text = f"{self.text.rpartition('.')[0]}.{child[0]}"
         old, self.fd = self.fd, bind(self.queue.name, self.text)
         close(old)
 
-    @property
-    def is_open(self) -> bool:
-        return self.fd is not None or self.watch is not None
-
-    @property
-    def owner_uid(self) -> int:
-        return posix.geteuid()  # connect() asked the kernel
-
-    def open_watches(self) -> tuple:
-        watched = (self.watch.pidfd if self.watch else None) if self.state is ORPHANED else self.fd
-        return ([], False) if watched is None else ([posix.dup(watched)], True)
+    def open_watches(self) -> "tuple[list[int], bool]":
+        watched = self.fd if self.watch is None else self.watch.pidfd
+        return ([], False) if watched is None or watched == CLOSED else ([os.dup(watched)], True)
 
     def wait_end(self, deadline: float) -> bool:
         """Block until the ticket may no longer be in the way; False if the deadline passed first."""
@@ -103,31 +102,26 @@ class SocketTicket:
         return poll([self.fd], 0)
 
     def close(self) -> None:
-        fd, self.fd = self.fd, None
-        if fd is not None:
-            close(fd)
+        fd, self.fd = self.fd, CLOSED
+        close(fd)
 
     def release(self) -> None:
-        """Give up our own ticket."""
         finish_handoff(self.queue)
         self.close()
 
 
 class SocketGate:
-    """The guard mutex of a name as an address, which only one process can bind.
-
-    As Gate; there is no file to count in.
-    """
+    """The guard mutex of a name as an address, which only one process can bind. It counts no skips."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.deadline = FOREVER
-        self.fd = None
+        self.fd = CLOSED
 
-    def __enter__(self):
+    def __enter__(self) -> "SocketGate":
         """Bind the gate's address. Raises SoloError if one process keeps it for GATE_PATIENCE, Busy at `deadline`."""
         deadline = max(self.deadline, monotonic() + LEAST_PATIENCE)
-        owner, limit = None, FOREVER
+        owner, limit = -1, FOREVER
         while True:
             try:
                 self.fd = bind(self.name, "gate")
@@ -139,38 +133,37 @@ class SocketGate:
             if monotonic() >= limit:
                 raise make_error(f"cannot bind the gate's address: {describe_stuck(owner, GATE_PATIENCE)}")
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        if self.fd is not None:
-            close(self.fd)
-            self.fd = None
+        close(self.fd)
+        self.fd = CLOSED
 
-    def wait(self, before, limit: float, deadline: float) -> tuple:
+    def wait(self, before: int, limit: float, deadline: float) -> "tuple[int, float]":
         """Block until the gate's owner unbinds it, but not beyond `deadline` or our patience with it. Return its pid,
         0 if it is not known, and when that patience ends: `limit`, but a later time for another owner than `before`.
         """
         try:
             fd, owner = connect(self.name, "gate")
         except ConnectionRefusedError:
-            fd, owner = None, 0  # bound and not listening yet, or gone
+            fd, owner = CLOSED, 0  # bound and not listening yet, or gone
         if owner != before:
             limit = monotonic() + GATE_PATIENCE
-        if fd is None:
-            sleep(BLINK)
-            return owner, limit
         try:
-            poll([fd], min(limit, deadline))
+            if fd == CLOSED:
+                sleep(BLINK)
+            else:
+                poll([fd], min(limit, deadline))
             return owner, limit
         finally:
             close(fd)
 
-    def count_skip(self, mode: str) -> None:
-        """Return None: skips are not counted."""
+    def count_skip(self, mode: str) -> "int | None":
+        return None
 
     def restore_skips(self) -> None:
-        """Do nothing: skips are not counted."""
+        pass
 
 
 class SocketQueue:
@@ -179,28 +172,23 @@ class SocketQueue:
     base = ""  # no journal
     is_new = False  # nothing is left of a name that could be removed later
 
-    def __init__(self, name: str, origin) -> None:
-        self.name = name
-        self.origin = origin
+    def __init__(self, name: str, origin: "Origin") -> None:
+        self.name, self.origin = name, origin
         self.gate = SocketGate(name)
         self.handoff: Handoff | None = None
-        self.files = []
-        self.texts = {}
-        self.unseen = {}  # stays empty: all tickets are of this machine
-        self.seen = {}  # by file: a Recipient of its command, which may outlive the launcher for a moment
+        self.files: list[str] = []
+        self.texts: dict[str, str] = {}
+        self.unseen: dict[str, Record] = {}  # stays empty: all tickets are of this machine
+        self.seen: dict[str, Recipient] = {}  # by file: its command, which may outlive the launcher for a moment
         self.highest = 0  # the highest number of a ticket that answered: any process can add to the list of sockets
 
     def leave(self) -> None:
-        """Close what is open but for tickets."""
         self.gate.close()
         while self.seen:
             self.seen.popitem()[1].close()
 
-    def list_files(self, before: str = "/") -> list:
-        """Return the tickets that sort `before` one, or all, named as files would be, in no order. Raises SoloError.
-
-        A ticket is among them until its command has ended too.
-        """
+    def list_files(self, before: str = "/") -> "list[str]":
+        """Return the tickets, named as files would be, each until its command has ended too. Raises SoloError."""
         self.texts = self.find_texts()
         for key in [key for key in owners if key[0] == self.name and key[1] not in self.texts.values()]:
             del owners[key]
@@ -210,27 +198,21 @@ class SocketQueue:
         self.files = [file for file in (*self.texts, *(self.seen.keys() - self.texts.keys())) if file < before]
         return self.files
 
-    def find_texts(self) -> dict:
+    def find_texts(self) -> "dict[str, str]":
         """Return {file: the last part of the address} of the tickets that are bound now."""
-        texts = {}
+        texts: dict[str, str] = {}
         for name, text in list_addresses():
             kind, _, rest = text.partition(".")
             number = rest.partition(".")[0]
-            if (
-                name == self.name
-                and kind in KINDS
-                and number.isascii()
-                and number.isdigit()
-                and len(number) < DIGITS - 1
-            ):
+            is_number = number.isascii() and number.isdigit() and len(number) < DIGITS - 1
+            if name == self.name and kind in KINDS and is_number:
                 file = f"{KINDS[kind]}{int(number):0{DIGITS}d}"
-                if texts.get(file, NO_CHILD).endswith(
-                    NO_CHILD
-                ):  # `complete` binds a second one before it closes the first
+                # `complete` binds a second one before it closes the first.
+                if texts.get(file, NO_CHILD).endswith(NO_CHILD):
                     texts[file] = text
         return texts
 
-    def open_ticket(self, file: str):
+    def open_ticket(self, file: str) -> "SocketTicket | None":
         """Return a ticket with its state, None if it is gone. Raises SoloError if another user owns it."""
         while file in self.texts:
             text = self.texts[file]
@@ -242,26 +224,27 @@ class SocketQueue:
                     break
                 self.texts[file] = again  # its command has just started
                 continue
-            ticket = SocketTicket(self, file, text, fd, LIVE, owner)
+            ticket = SocketTicket(self, file, text, fd, owner)
             self.highest = max(self.highest, ticket.number)
             self.see_command(ticket)
             return ticket
         if file in self.seen and not self.seen[file].is_gone():
-            return SocketTicket(self, file, "", None, ORPHANED, None, self.seen[file])
+            ticket = SocketTicket(self, file, "", CLOSED)
+            ticket.state, ticket.watch = ORPHANED, self.seen[file]
+            return ticket
         return None
 
-    def look(self, file: str):
-        """The same for callers that show the ticket again and again: each connection stays in its owner's backlog."""
-        text = self.texts.get(file)
-        key = self.name, text
-        if key in owners:
-            return SocketTicket(self, file, text, None, LIVE, owners[key])
+    def look(self, file: str) -> "SocketTicket | None":
+        """Return a ticket, for callers that show it again and again: each connection stays in its owner's backlog."""
+        text = self.texts.get(file, "")
+        if (self.name, text) in owners:
+            return SocketTicket(self, file, text, CLOSED, owners[self.name, text])
         ticket = self.open_ticket(file)
         if ticket is not None and ticket.state is LIVE and ticket.owner:
             owners[self.name, ticket.text] = ticket.owner
         return ticket
 
-    def see_command(self, ticket) -> None:
+    def see_command(self, ticket: SocketTicket) -> None:
         """Keep a Recipient of its command. While the launcher lives the pid can be no other process's."""
         record = ticket.read_record() if ticket.is_hold and ticket.file not in self.seen else None
         if record is not None and record.child is not None:
@@ -270,10 +253,10 @@ class SocketQueue:
             except (ProcessLookupError, SoloError):
                 pass  # it has just ended, or cannot be seen
 
-    def find_newest_waiting(self) -> None:
-        """Return None: the kernel lists all sockets or none."""
+    def find_newest_waiting(self) -> "SocketTicket | None":
+        return None  # the kernel lists all sockets or none
 
-    def publish(self, kind: str, record):
+    def publish(self, kind: str, record: Record) -> "SocketTicket | None":
         """Make our ticket. Gate locked. Raises SoloError."""
         record.since = time()
         number = max(int(record.since * 1e6), self.highest + 1)
@@ -287,16 +270,13 @@ class SocketQueue:
             fd = bind(self.name, text)
         except FileExistsError:
             raise make_error("another process has our address") from None
-        return SocketTicket(self, file, text, fd, LIVE, posix.getpid(), None, record)
+        return SocketTicket(self, file, text, fd, os.getpid(), record)
 
     def remove(self, file: str) -> None:
-        """Do nothing: the kernel removes a ticket with its owner."""
+        pass  # the kernel removes a ticket with its owner
 
     def shorten(self, name: str) -> str:
-        """Return a name as the addresses of this queue have it.
-
-        On a parent they say for which nested names the ticket is.
-        """
+        """Return a name as the addresses of this queue have it: at a parent, those of nested names."""
         return f"{crc32(encode(name)):08x}"
 
 
@@ -305,7 +285,7 @@ def make_error(reason: str) -> SoloError:
 
 
 def make_address(name: str, text: str) -> bytes:
-    address = b"%b/%d/%b/%b" % (PREFIX.encode(), posix.geteuid(), quote(encode(name)), text.encode())
+    address = b"%b/%d/%b/%b" % (PREFIX.encode(), os.geteuid(), quote(encode(name)), text.encode())
     if len(address) > ADDRESS_MAX:
         raise make_error("the name is too long for the address of a socket (choose a shorter one with -n)")
     return b"\0" + address
@@ -326,36 +306,31 @@ def bind(name: str, text: str) -> int:
         new.close()
 
 
-def connect(name: str, text: str) -> tuple:
-    """Return (descriptor, pid of the owner); (None, 0) if its backlog is full.
-
-    Raises SoloError for another user's socket.
-    """
+def connect(name: str, text: str) -> "tuple[int, int]":
+    """Return (descriptor, pid of the owner); (CLOSED, 0) if its backlog is full. Raises SoloError if it is another user's."""
     new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         new.connect(make_address(name, text))
         credentials = new.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
         pid, uid = (int.from_bytes(credentials[at : at + 4], "little") for at in (0, 4))
-        if uid != posix.geteuid():
+        if uid != os.geteuid():
             raise make_error(f"pid {pid} of uid {uid} has bound an address of this user")
         return new.detach(), pid
     except BlockingIOError:
-        return None, 0
+        return CLOSED, 0
     finally:
         new.close()
 
 
-def format_claim(record) -> str:
+def format_claim(record: Record) -> str:
     """Return the claim and slots of a record, as in an address."""
     claim = record.claim
     if claim.mode != SLOTS:
         return claim.mode
-    return "-".join(
-        map(str, (claim.mode, claim.slots, claim.take, *[number for pair in record.slot for number in pair]))
-    )
+    return "-".join(map(str, (claim.mode, claim.slots, claim.take, *[end for pair in record.slot for end in pair])))
 
 
-def parse_claim(text: str) -> tuple:
+def parse_claim(text: str) -> "tuple[Claim, list[tuple[int, int]]]":
     """Return (Claim, slots as (first, last)). Raises ValueError."""
     mode, *numbers = text.split("-")
     if mode not in MODES:
@@ -369,45 +344,43 @@ def parse_claim(text: str) -> tuple:
     return Claim(mode, slots, take), ranges
 
 
-def make_record(ticket):
+def make_record(ticket: SocketTicket) -> "Record | None":
     """Return the record that a ticket would have in its file. Command and note are from the owner's own command line."""
+    own, origin = ticket.queue.shorten(ticket.queue.name), ticket.queue.origin
     try:
-        _, number, claim, names, tree, child = ticket.text.split(".")
-        claim, slot = parse_claim(claim)
-        child, tree = int(child), parse_tree(tree)
+        _, number, text, names, tree, child = ticket.text.split(".")
+        claim, slot = parse_claim(text)
+        for_names = {FIRST: [own, ""], SECOND: ["", own]}.get(names) or (names.split("-") if names else [own])
+        record = Record((0, 0), origin, os.geteuid(), claim, for_names, [b"?"])
+        record.tree, record.slot, record.is_generated = parse_tree(tree), slot, names in OF_PAIR
+        pid, since = int(child), int(number) / 1e6
     except (ValueError, OverflowError):
         return None
-    launcher, started, command, note, uid = (0, 0), None, [b"?"], "", posix.geteuid()
     try:
         if ticket.owner:
-            launcher = ticket.owner, read_stat(ticket.owner).start
-            command, note = read_command(ticket.owner)
-            if child and read_namespace(ticket.owner, "pid") == ticket.queue.origin.pid_namespace:
-                stat = read_stat(child)
-                started = (child, stat.start) if stat.parent == ticket.owner else None
+            record.launcher = ticket.owner, read_stat(ticket.owner).start
+            record.command, record.note = read_command(ticket.owner)
+            if pid and read_namespace(ticket.owner, "pid") == origin.pid_namespace:
+                stat = read_stat(pid)
+                record.child = (pid, stat.start) if stat.parent == ticket.owner else None
     except OSError:
         pass  # it has just ended
-    own, place = ticket.queue.shorten(ticket.queue.name), names
-    names = {FIRST: [own, ""], SECOND: ["", own]}.get(place) or (names.split("-") if names else [own])
-    since, origin = follow_clock(int(number) / 1e6, launcher[1], started), ticket.queue.origin
-    record = Record(launcher, origin, uid, claim, names, command)
-    record.tree, record.slot, record.since, record.child, record.note = tree, slot, since, started, note
-    record.is_generated = place in OF_PAIR
+    record.since = follow_clock(since, record.launcher[1], record.child)
     return record
 
 
-def follow_clock(since: float, start: int, child) -> float:
+def follow_clock(since: float, start: int, child: "Process | None") -> float:
     """Return `since`, or another time if the wall clock was set after it: it lies before the owner's `start` or ahead.
 
     The time of the command's fork then, else the present one: no command is ended for an age that is not known.
     """
-    now, ticks = time(), posix.sysconf("SC_CLK_TCK")
+    now, ticks = time(), os.sysconf("SC_CLK_TCK")
     if now - read_boot_clock() + start / ticks - LEAST_STEP <= since <= now + LEAST_STEP:
         return since
     return now if child is None else now - read_boot_clock() + child[1] / ticks
 
 
-def read_command(pid: int) -> tuple:
+def read_command(pid: int) -> "tuple[list[bytes], str]":
     """Return the command of a launcher, its words after its own options, and its --note or ""."""
     words = read_file(f"/proc/{pid}/cmdline", 1 << 20).split(b"\0")[:-1]
     for at, word in enumerate(words):

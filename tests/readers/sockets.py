@@ -62,7 +62,7 @@ def check_sockets(data: bytes):
 
 
 def check_address(queue, file: str, address: str):
-    one = sockets.SocketTicket(queue, file, address, None).read_record()
+    one = sockets.SocketTicket(queue, file, address, -1).read_record()
     if one is not None:
         expect_claim(one.claim, one.slot)
         same((one.child, one.launcher), (None, (0, 0)))
@@ -85,7 +85,7 @@ def trip_sockets(rng):
     row = write_row(b"@" + address[1:].replace(b"\0", b"@"))
     with swapped(addresses, read_table=lambda: HEAD + row, READS=1):
         same(queue.find_texts(), {ticket.file: ticket.text})
-    read = sockets.SocketTicket(queue, ticket.file, ticket.text, None).read_record()
+    read = sockets.SocketTicket(queue, ticket.file, ticket.text, -1).read_record()
     agree(read, one, f"{CLAIM} tree")
     same(read.slot, one.slot if one.claim.mode == SLOTS else [])
     expect(abs(read.since - one.since) < 1e-3)
