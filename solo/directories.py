@@ -33,17 +33,12 @@ LONGEST = 2048  # bytes of a nested name, so that a path with it stays below PAT
 
 
 class Directory:
-    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, `shared` with other users
-    or not.
-
-    Files made in it get `mode` without the execute bits.
+    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, and without the execute bits
+    of files; `shared` with other users or not.
     """
 
     def __init__(self, fd: int, path: str, mode: int, shared: bool) -> None:
-        self.fd = fd
-        self.path = path
-        self.mode = mode
-        self.shared = shared
+        self.fd, self.path, self.mode, self.shared = fd, path, mode, shared
 
 
 def find_base(asked: "str | None") -> str:
@@ -52,10 +47,7 @@ def find_base(asked: "str | None") -> str:
 
 
 def find_place(uid: int) -> str:
-    """Return the path of a user's default directory of names. Create nothing. Raises SoloError.
-
-    Where root made one for that uid, it counts, whatever the home directory is now.
-    """
+    """Return the path of a user's default directory of names, first the one that root made. Raises SoloError."""
     if uid == 0:
         return ROOT_PLACE
     path = f"{USERS_PLACE}/{uid}"
@@ -88,9 +80,8 @@ def find_home_place(uid: int) -> str:
 
 
 def make_base(asked: "str | None", is_verbose: bool) -> Directory:
-    """Open the directory of all names, made if it is missing; `is_verbose`: report that on stderr.
-
-    Make its parents too unless it was `asked` for. Raises SoloError.
+    """Open the directory of all names, made if it is missing, and its parents too unless it was `asked` for. Raises
+    SoloError.
     """
     path = find_base(asked)
     try:
@@ -106,10 +97,7 @@ def make_base(asked: "str | None", is_verbose: bool) -> Directory:
 
 
 def explain(path: str, error: OSError, place: "Directory | None" = None, asked: object = True) -> str:
-    """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a remedy if that loads.
-
-    The default directory of names was not `asked` for.
-    """
+    """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a remedy if that loads."""
     try:
         from solo.text import remedies
 
@@ -138,10 +126,7 @@ def make_directory(path: str, asked: object = True) -> None:
 
 
 def open_base(path: str, asked: object) -> Directory:
-    """Open a directory of names, shared only if it was `asked` for.
-
-    Raises SoloError, or FileNotFoundError if it is missing.
-    """
+    """Open a directory of names, shared only if it was `asked` for. Raises SoloError; FileNotFoundError if it is missing."""
     try:
         fd = posix.open(path, DIRECTORY)
     except FileNotFoundError as error:
@@ -153,7 +138,7 @@ def open_base(path: str, asked: object) -> Directory:
     except OSError as error:
         raise SoloError(f"cannot open {path}: {explain(path, error, None, asked)}") from None
     try:
-        stat = examine(fd, path)
+        stat = posix.fstat(fd)
         if stat.st_uid not in (0, posix.geteuid()):
             from solo.text.remedies import explain_other_user
 
@@ -167,11 +152,8 @@ def open_base(path: str, asked: object) -> Directory:
 
 
 def choose_mode(mode: int) -> int:
-    """Return the mode of names' directories below a base of `mode`: only users who can write in the base share its
-    names.
-
-    A base that others can only read gets private names, because a process that can open a ticket or a gate can also
-    lock it.
+    """Return the mode of names' directories below a base of `mode`: only users who can write in it share its names, as a
+    process that can open a ticket or a gate can also lock it.
     """
     if not mode & (GROUP_WRITE | OTHER_WRITE):
         return PRIVATE
@@ -180,14 +162,6 @@ def choose_mode(mode: int) -> int:
     if not mode & OTHER_WRITE:
         mode = mode & ~OTHERS | SETGID  # what a member makes there gets the group of the base
     return mode & 0o7777
-
-
-def examine(fd: int, path: str) -> posix.stat_result:
-    """Return the stat of a directory. Raises SoloError."""
-    try:
-        return posix.fstat(fd)
-    except OSError as error:
-        raise SoloError(f"cannot open {path}: {error.strerror}") from None
 
 
 def check_writers(path: str, mode: int, may_be_shared: bool, place: "Directory | None" = None) -> None:
@@ -213,18 +187,12 @@ def tighten(fd: int, mode: int) -> None:
 
 
 def open_name(base: Directory, name: str) -> Directory:
-    """Open a name's directory.
-
-    Make each part of it that is missing. Raises SoloError, UsageError for an invalid name.
-    """
+    """Open a name's directory, made if it is missing. Raises SoloError, UsageError for an invalid name."""
     return open_parts(base, split_name(name))
 
 
 def open_parts(base: Directory, parts: "list[str]") -> Directory:
-    """Open the nested directory `parts` below `base`.
-
-    Make each part that is missing. Raises SoloError. `base` stays open.
-    """
+    """Open the nested directory `parts` below `base`, which stays open. Make what is missing. Raises SoloError."""
     place = base
     try:
         for part in parts:
@@ -240,10 +208,7 @@ def open_parts(base: Directory, parts: "list[str]") -> Directory:
 
 
 def open_or_make(place: Directory, part: str) -> Directory:
-    """Open the directory `part` in `place`, made if it is missing.
-
-    Raises SoloError; Vanished if it is removed meanwhile.
-    """
+    """Open the directory `part` in `place`, made if it is missing. Raises SoloError; Vanished if it was removed again."""
     try:
         return open_part(place, part)
     except FileNotFoundError:
@@ -286,9 +251,8 @@ def make_part(place: Directory, part: str) -> None:
 
 
 def make_for_group(place: Directory, part: str) -> None:
-    """Make the directory `part` with the group of `place`, which need not have the set-group-ID bit. Raises OSError.
-
-    It gets its name last: before it has the group, other members could not open it.
+    """Make the directory `part` with the group of `place`, which need not have the set-group-ID bit; and then give it its
+    name, so that other members can open it. Raises OSError.
     """
     new = f".new.{posix.getpid()}.{time():.6f}"
     create(posix.mkdir, new, PRIVATE, dir_fd=place.fd)
@@ -324,7 +288,7 @@ def open_part(place: Directory, part: str) -> Directory:
     except OSError as error:
         raise SoloError(f"cannot open {path}: {explain(part, error, place)}") from None
     try:
-        stat = examine(fd, path)
+        stat = posix.fstat(fd)
         if stat.st_uid not in (0, posix.geteuid()) and (place.mode & STICKY or not place.shared):
             from solo.text.remedies import choose_remedy, explain_owner
 
@@ -348,9 +312,8 @@ def open_file(place: Directory, file: str, flags: int) -> int:
                 posix.fchmod(fd, place.mode & 0o666)
             break
         except (FileNotFoundError, FileExistsError) as error:
-            reason = error.with_traceback(
-                None
-            )  # the traceback refers to this frame, and keeps its descriptors until the next gc
+            # Without the traceback, which refers to this frame, and keeps its descriptors until the next gc.
+            reason = error.with_traceback(None)
     else:
         raise reason
     stat = posix.fstat(fd)

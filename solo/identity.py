@@ -1,5 +1,4 @@
-"""Whether a pid is still that process. A pid identifies a process only together with its start time, boot and pid
-namespace.
+"""Is a pid still that process? It identifies a process only together with its start time, boot and pid namespace.
 
 A wrong "dead" lets two commands run at once: a process is "dead" only if this process would see it alive.
 """
@@ -21,26 +20,17 @@ DEAD_STATES = ("Z", "X", "x")
 
 
 class Stat:
-    """The fields of /proc/PID/stat: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since
-    boot).
-    """
+    """From /proc/PID/stat: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot)."""
 
     def __init__(self, pid: int, state: str, parent: int, threads: int, start: int) -> None:
-        self.pid = pid
-        self.state = state
-        self.parent = parent
-        self.threads = threads
-        self.start = start
+        self.pid, self.state, self.parent, self.threads, self.start = pid, state, parent, threads, start
 
     def is_dead(self) -> bool:
-        """Whether the process has ended. If only its main thread has, the state is Z too, but other threads live."""
+        """Return whether the process has ended. If only its main thread has, the state is Z too, but others live."""
         return self.state in DEAD_STATES and self.threads <= 1
 
     def is_same(self, start: int, theirs: "Origin", mine: "Origin") -> bool:
-        """Whether it lives, and started at `start` as seen in the origin `theirs`.
-
-        Time namespaces shift start times.
-        """
+        """Return whether it lives, and started at `start` as seen in the origin `theirs`: time namespaces shift that."""
         apart = abs((self.start - mine.shift) - (start - theirs.shift))
         return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)  # rounding loses a tick
 
@@ -49,11 +39,8 @@ class Origin:
     """The origin of an identity: boot, pid and time namespaces, `shift` of start times in clock ticks, host."""
 
     def __init__(self, boot: str, pid_namespace: str, time_namespace: str, host: str, shift: int = 0) -> None:
-        self.boot = boot
-        self.pid_namespace = pid_namespace
-        self.time_namespace = time_namespace
-        self.host = host
-        self.shift = shift
+        self.boot, self.pid_namespace, self.time_namespace = boot, pid_namespace, time_namespace
+        self.host, self.shift = host, shift
 
 
 def parse_stat(data: bytes) -> Stat:
@@ -70,7 +57,7 @@ def read_stat(pid: "int | str") -> Stat:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped the process. False if it cannot be seen."""
+    """Return whether a signal has stopped the process. False if it cannot be seen."""
     try:
         return read_stat(pid).state == "T"
     except OSError:
@@ -137,12 +124,12 @@ def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None
 
 
 def sees_all(mine: Origin) -> bool:
-    """Whether /proc shows the processes of every pid namespace: in the first one, unless hidepid hides some."""
+    """Return whether /proc shows the processes of every pid namespace: in the first one, unless hidepid hides some."""
     return mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access("/proc/1/stat", posix.R_OK)
 
 
 def is_hidden(pid: int) -> bool:
-    """Whether a process exists that /proc does not show, because of hidepid or an error of reading."""
+    """Return whether a process exists that /proc does not show, because of hidepid or an error of reading."""
     try:
         posix.kill(pid, 0)
         return True
@@ -175,12 +162,9 @@ def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
     """
     if theirs.boot != mine.boot:
         return 0
-    return process[0] if theirs.pid_namespace == mine.pid_namespace else find_process(*process, theirs, mine)
-
-
-def find_process(pid: int, start: int, theirs: Origin, mine: Origin) -> int:
-    """Return our pid of the live process that is `pid` in the pid namespace of `theirs`; 0 if none can be seen."""
-    return next((found for found, is_same in match_processes(pid, start, theirs, mine) if is_same), 0)
+    if theirs.pid_namespace == mine.pid_namespace:
+        return process[0]
+    return next((found for found, is_same in match_processes(*process, theirs, mine) if is_same), 0)
 
 
 def match_processes(pid: int, start: int, theirs: Origin, mine: Origin) -> "Iterator[tuple[int, bool | None]]":
@@ -191,7 +175,7 @@ def match_processes(pid: int, start: int, theirs: Origin, mine: Origin) -> "Iter
 
 
 def match_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
-    """Whether /proc/`entry` is that process. None if it could be, but its namespace or its pid there cannot be read."""
+    """Return whether /proc/`entry` is that process; None if its namespace or its pid there cannot be read."""
     try:
         namespace = read_namespace(entry, "pid")
     except OSError:

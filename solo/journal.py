@@ -20,7 +20,7 @@ from solo.journal_files import (
     open_journal,
     open_place,
 )
-from solo.kernel import EFBIG, ENOSPC, close, encode
+from solo.kernel import CLOSED, EFBIG, ENOSPC, close, encode
 from solo.record import quote, quote_words
 
 TYPE_CHECKING = False
@@ -45,9 +45,7 @@ class Journal:
     clock = staticmethod(time)
 
     def __init__(self, record: "Record", directory: "str | None", report: "Callable[[str], None]") -> None:
-        self.record = record
-        self.directory = directory
-        self.report = report
+        self.record, self.directory, self.report = record, directory, report
         self.waiting_since = monotonic()
         self.running_since = 0.0
         self.start = b""
@@ -81,21 +79,16 @@ class Journal:
         """Write that nothing ran, because of `error`."""
         if not isinstance(error, SoloError):
             return
-        waited = monotonic() - self.waiting_since
+        result = monotonic() - self.waiting_since, error.status
         event = SKIPPED if isinstance(error, Busy) else REFUSED
-        self.append_all(
-            event, lambda: b" waited=%.3f code=%d why=%b" % (waited, error.status, format_reason(str(error)))
-        )
+        self.append_all(event, lambda: b" waited=%.3f code=%d why=" % result + format_reason(str(error)))
 
     def unnotified(self, reason: str) -> None:
         """Write that --notify failed, because of `reason`."""
         self.append_all(UNNOTIFIED, lambda: b" why=" + format_reason(reason))
 
     def append_all(self, event: bytes, describe: "Callable[[], bytes]") -> None:
-        """Append a line to the journal of each name.
-
-        Report an exception of any kind, and never raise it: the job must go on.
-        """
+        """Append a line to the journal of each name. Report an exception of any kind: the job must go on."""
         try:
             self.append_lines(event, describe())
         except Exception as error:
@@ -140,11 +133,7 @@ def format_token(hold: "Any") -> bytes:
 
 
 def format_names(names: "list[str]") -> bytes:
-    """Return the field of all names of a run that has several.
-
-    The journal of each name has it, so its size is limited: without a limit they would grow with the square of the
-    names.
-    """
+    """Return the field of all names of a run that has several, up to a limit: the journal of each name has it."""
     if len(names) == 1:
         return b""
     return b"".join([b" name=" + name for name in quote_words(map(encode, names), WORDS_LIMIT).split(b" ")])
@@ -159,7 +148,7 @@ def format_reason(text: str) -> bytes:
 
 def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
     """Append a whole line to the journal in `place`, and close `place`. Raises OSError."""
-    journal = -1
+    journal = CLOSED
     try:
         journal = open_journal(place)
         size = posix.fstat(journal).st_size
@@ -168,7 +157,7 @@ def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
 
             if rotate(place, journal):
                 close(journal)
-                journal = -1
+                journal = CLOSED
                 journal = open_journal(place)
                 size = posix.fstat(journal).st_size
         if size >= LARGEST:
@@ -178,6 +167,5 @@ def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
         if posix.write(journal, line) < len(line):
             raise OSError(ENOSPC, "only a part of a line was written")
     finally:
-        if journal >= 0:
-            close(journal)
+        close(journal)
         close(place.fd)

@@ -31,8 +31,7 @@ UNNOTIFIED = b"unnotified"  # not of a run: --notify failed
 
 
 def find_journals(directory: "str | None", *names: str) -> "tuple[str, list[str], bool]":
-    """Return (path, directories below it, whether other users may write there) of the journal of one name, or of all
-    names.
+    """Return (path, directories below it, whether other users may write there) of the journal of one name, or of all.
 
     `directory` is --dir.
     """
@@ -42,7 +41,7 @@ def find_journals(directory: "str | None", *names: str) -> "tuple[str, list[str]
 
 
 def is_same(path: str, other: str) -> bool:
-    """Whether both paths lead to one file."""
+    """Return whether both paths lead to one file."""
     try:
         one, two = posix.stat(path), posix.stat(other)
         return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)

@@ -9,19 +9,7 @@ while the command runs. The listeners of the caller get the Run as their attribu
 import posix
 from time import monotonic
 
-from solo import supervise
-from solo.acquire import (
-    OF_SOME_RUNS,
-    Holds,
-    acquire_files,
-    acquire_further,
-    acquire_names,
-    add_waited,
-    make_variables,
-    make_watch,
-    remove_unseen_holds,
-    settle_all,
-)
+from solo import acquire, supervise
 from solo.command import find_command
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
 from solo.identity import FIRST_PID_NAMESPACE, read_origin, read_self
@@ -89,7 +77,7 @@ class Run:
         self.record.tree, self.record.note = plan.tree_grace, plan.note or ""
         self.record.is_generated = plan.is_generated
         self.names = self.record.shown_names
-        self.holds = Holds()
+        self.holds = acquire.Holds()
         self.own_listeners = [self.holds]  # a refusal is reported to them at once, in this order
         if plan.verbose:
             from solo.text.verbose import Verbose
@@ -146,7 +134,7 @@ class Run:
             self.once = PeriodGuard(plan)
             at = self.own_listeners.index(self.holds)
             self.own_listeners.insert(at, self.once)  # it forgets a failed run before the names are released
-        for variable in OF_SOME_RUNS:
+        for variable in acquire.OF_SOME_RUNS:
             environment.pop(variable, None)  # of a run around this one
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
         self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
@@ -161,24 +149,21 @@ class Run:
         self.prepare()
         plan, holds = self.plan, self.holds
         starter = self.starter if self.remote is None else None
-        self.local_holds = self.named = acquire_names(
-            self.record, plan, make_watch(plan, plan.deadline), holds, starter=starter
+        self.local_holds = self.named = acquire.acquire_names(
+            self.record, plan, acquire.make_watch(plan, plan.deadline), holds, starter=starter
         )
         if plan.locks_files:
-            watch = make_watch(plan, plan.file_deadline)
-            acquire_files(self.names[0], self.named, plan, self.inherited.umask, watch, holds)
+            watch = acquire.make_watch(plan, plan.file_deadline)
+            acquire.acquire_files(self.names[0], self.named, plan, self.inherited.umask, watch, holds)
         if self.remote is not None:
             self.acquire_remote(self.remote)
         elif self.once is not None:
             self.once.claim()
 
     def acquire_remote(self, remote: "EngineHold") -> None:
-        """Acquire the names at the engine.
-
-        Last: so the contenders of one host exclude each other whatever the engine does.
-        """
-        watch = make_watch(self.plan, self.plan.deadline)
-        acquire_further(self.names[0], self.named, lambda: remote.acquire(self.plan.deadline, watch, self.once))
+        """Acquire the names at the engine; last, so that contenders of one host exclude each other whatever it does."""
+        watch = acquire.make_watch(self.plan, self.plan.deadline)
+        acquire.acquire_further(self.names[0], self.named, lambda: remote.acquire(self.plan.deadline, watch, self.once))
         self.holds.append(remote)
         assert self.termination  # of every run with an engine
         self.termination.lease = remote.lease
@@ -191,7 +176,9 @@ class Run:
         """Start the command. Raises SoloError if it did not start."""
         assert self.starter
         try:
-            self.process = self.starter.start(self.holds, make_variables(self.names, self.named), self.termination)
+            self.process = self.starter.start(
+                self.holds, acquire.make_variables(self.names, self.named), self.termination
+            )
         except OSError as error:
             raise SoloError(f"{self.names[0]}: cannot start {self.command[0]}: {error.strerror}") from None
 
@@ -199,7 +186,7 @@ class Run:
         """Undo everything: nothing runs, because of `error`. Return the error to raise."""
         if self.starter is not None:
             self.starter.dismiss()
-        add_waited(error, self.plan)
+        acquire.add_waited(error, self.plan)
         if self.once is not None:
             error = self.once.undo_claim(error)
         for listener in self.own_listeners:
@@ -209,8 +196,8 @@ class Run:
 
     def wait(self) -> None:
         """Wait for the command. First close every descriptor that neither a hold nor a listener needs."""
-        settle_all(self.local_holds.values())
-        remove_unseen_holds(self.local_holds.values())
+        acquire.settle_all(self.local_holds.values())
+        acquire.remove_unseen_holds(self.local_holds.values())
         self.pid, begin = self.process.pid, monotonic()
         self.notify("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]
@@ -232,8 +219,8 @@ class Run:
     def finish(self) -> None:
         """Release, log, and end as the command ended. Does not return."""
         plan = self.plan
-        keeps_files = not (plan.is_remote or plan.is_socket)
-        is_new = keeps_files and plan.is_generated and any(hold.queue.is_new for hold in self.local_holds.values())
+        may_be_new = plan.is_generated and not (plan.is_remote or plan.is_socket)
+        is_new = may_be_new and any(hold.queue.is_new for hold in self.local_holds.values())
         self.notify("ended")
         if self.outcome is not None:
             self.notify("timed_out")

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(report: "Report | None" = None) -> None:
-    """Run the `solo` command with sys.argv.
-
-    Does not return. `report` is the Report to solo.run(), if that started this process.
-    """
+    """Run the `solo` command with sys.argv. Does not return. `report` is that to solo.run(), which started this process."""
     typed: Typed = {}
     listeners: list[Any] = [] if report is None else [report]
     try:

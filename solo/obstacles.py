@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 def find_obstacles(
     queue: "Queue", record: "Record", waiting: "Ticket | None", policy: "Policy | None" = None
 ) -> "tuple[list[Ticket], list[tuple[int, int]]]":
-    """Return the nearest waiter before our ticket `waiting`, else the conflicting holds; and our slots if there are
-    neither.
-
-    A `policy` may ignore waiters. Removes the dead tickets it finds. Raises SoloError.
+    """Return the nearest waiter before our ticket `waiting` that the `policy` does not ignore, else the conflicting holds;
+    and our slots if there are neither. Removes the dead tickets it finds. Raises SoloError.
     """
     files = queue.list_files() if waiting is None else queue.list_files(waiting.file)
     for file in files:
@@ -45,9 +43,8 @@ def find_obstacles(
 
 
 def find_conflicting_holds(queue: "Queue", claim: Claim) -> "tuple[list[Ticket], list[tuple[int, int]]]":
-    """Return the live holds that conflict with `claim`, oldest first; then the slots it gets if there are none.
-
-    The first of them is open, and so are as many as one would wait for.
+    """Return the live holds that conflict with `claim`, oldest first, the first of them open; then the slots it gets if
+    there are none.
     """
     holds = find_holds(queue)
     conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
@@ -79,10 +76,7 @@ def find_holds(queue: "Queue", most_open: int = MOST_OPEN) -> "list[Ticket]":
 
 
 def find_living(queue: "Queue", file: str) -> "Ticket | None":
-    """Return the ticket if it is alive, else remove it and return None. Raises SoloError.
-
-    A hold whose processes we cannot look for stays, noted in `queue.unseen`, until our own command runs.
-    """
+    """Return the ticket if it is alive, else remove it, or note it in `queue.unseen`, and return None. Raises SoloError."""
     ticket = queue.open_ticket(file)
     if ticket is None or ticket.state in (LIVE, ORPHANED):
         return ticket
@@ -113,9 +107,7 @@ def list_living(queue: "Queue", files: "Iterable[str]") -> "list[Ticket]":
 
 
 def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None) -> "list[Ticket]":
-    """Return those of `holds` whose launcher or command is an ancestor of this process, or is `keep` or an ancestor of
-    it.
-    """
+    """Return those of `holds` whose launcher or command is `keep` or an ancestor of this process or of `keep`."""
     if not holds:
         return []
     ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}

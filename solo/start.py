@@ -37,8 +37,7 @@ STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
 
 
 class InheritedState:
-    """Inherited by the launcher, and owed to the command: the signal mask, pending signals, some dispositions, the
-    umask.
+    """The signal mask, pending signals, some dispositions and the umask that the launcher owes to the command.
 
     Creating it sets the umask of the launcher to 0: it must not narrow the modes of shared files.
     """
@@ -53,9 +52,8 @@ class InheritedState:
         self.ignored = read_parents_ignored()
 
     def take_signals(self) -> None:
-        """Block every signal, for sigwaitinfo(2), and undo what Python did to two of them.
-
-        Undo it in the launcher, not in the child: a nested solo reads its parent's dispositions in /proc.
+        """Block every signal, for sigwaitinfo(2), and undo what Python did to two of them: here and not in the child, as
+        a nested solo reads its parent's dispositions in /proc.
         """
         _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
         for signal in CHANGED_BY_PYTHON:
@@ -63,10 +61,7 @@ class InheritedState:
                 _signal.signal(signal, SIG_DFL)
 
     def restore(self) -> None:
-        """Restore all of it in the child, before exec.
-
-        The mask comes last: a pending signal may end the child there.
-        """
+        """Restore all of it in the child, before exec. The mask comes last: a pending signal may end the child there."""
         if self.child_disposition == SIG_IGN:
             _signal.signal(SIGCHLD, SIG_IGN)
         posix.umask(self.umask)
@@ -111,32 +106,24 @@ def find_program(pid: int, status: bytes) -> bytes:
 
 class Child:
     """The command's process. `pid` is safe to signal until it is reaped; `status` is that of waitpid(2), None until
-    then.
+    then. `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
 
-    `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
-    `termination` enforces the time limit and ends descendants; None without either.
-
-    `is_refused`: it failed before it executed the command.
-    `stopped_by` is the signal that stopped it, or 0; `got_stop`: has the launcher got such a signal as well?
-    `was_stopped`: has the launcher stopped with it, and not seen SIGCONT yet?
+    `termination` enforces the time limit and ends descendants; None without either. `is_refused`: it failed before it
+    executed the command. `stopped_by` is the signal that stopped it, or 0; `got_stop` whether the launcher has got such
+    a signal as well, `was_stopped` whether it has stopped with it, and not seen SIGCONT yet.
     """
 
     def __init__(self, pid: int, start: int, go: int) -> None:
-        self.pid = pid
-        self.start = start
-        self.go = go
+        self.pid, self.start, self.go = pid, start, go
         self.termination: Any = None  # process/limits.py
         self.status: int | None = None
-        self.is_refused = False
+        self.is_refused = self.got_stop = self.was_stopped = False
         self.stopped_by = 0
-        self.got_stop = False
-        self.was_stopped = False
 
 
 class Starter:
-    """Starts the command from its `path`, `words` (argv), `environment` (a dict of bytes) and `inherited` state.
-    `die_with` makes a process die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or
-    None.
+    """Starts the command from its `path`, `words` (argv), `environment` and `inherited` state. `die_with` makes a process
+    die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or None.
 
     `child` is the forked command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py,
     or None.
@@ -151,20 +138,14 @@ class Starter:
         die_with: "Callable[[int], None] | None",
         directory: "int | None" = None,
     ) -> None:
-        self.path = path
-        self.words = words
-        self.environment = environment
-        self.inherited = inherited
-        self.die_with = die_with
-        self.directory = directory
+        self.path, self.words, self.environment, self.inherited = path, words, environment, inherited
+        self.die_with, self.directory = die_with, directory
         self.child: Child | None = None
         self.holder: Any = None  # process/holder.py
 
     def start(self, holds: "Iterable[Any]", variables: "list[bytes]", termination: "Any") -> Child:
-        """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
-
-        `variables` (`NAME=value`, bytes) are added to its environment. If the launcher dies before the go message, it
-        ends.
+        """Record the process in every hold, and only then let it exec the command, with `variables` (`NAME=value`) added
+        to its environment. If the launcher dies before the go message, it ends. Raises OSError if nothing ran.
         """
         self.inherited.take_signals()
         if self.child is None or is_gone(self.child.pid):
@@ -252,14 +233,10 @@ class Starter:
 
 
 def open_working_directory(path: str) -> int:
-    """Open the directory of --chdir for fchdir(2), once and early: it stays the same while the launcher waits.
-
-    Raises SoloError.
-    """
+    """Open the directory of --chdir, once and early: it stays the same while the launcher waits. Raises SoloError."""
     try:
-        return posix.open(
-            f"{path}/.", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
-        )  # "/.": needs the right to enter it
+        # "/.": needs the right to enter it.
+        return posix.open(f"{path}/.", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
     except OSError as error:
         raise SoloError(f"cannot change to directory {path}: {error.strerror}") from None
 
@@ -275,9 +252,8 @@ def send_go(go: int, message: bytes) -> None:
 
 
 def wait_go(ready: int, spins: int = SPINS) -> "list[bytes] | None":
-    """Return the variables in the go message, in the child; None if the launcher died.
-
-    Spin briefly first: waking another core can take 1 ms.
+    """Return the variables in the go message, in the child; None if the launcher died. Spin briefly first: waking another
+    core can take 1 ms.
     """
     message = b""
     while not message.endswith(GO):
@@ -321,7 +297,5 @@ def find_interpreter(path: str) -> "str | None":
         return None
     line = start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ") if start[:2] == b"#!" else b""
     interpreter = line.strip(b" ").partition(b" ")[0]
-    missing = (
-        f"interpreter {decode(interpreter)}" if interpreter and not posix.access(interpreter, posix.F_OK) else "loader"
-    )
-    return f"its {missing} was not found"
+    is_missing = interpreter and not posix.access(interpreter, posix.F_OK)
+    return f"its {f'interpreter {decode(interpreter)}' if is_missing else 'loader'} was not found"

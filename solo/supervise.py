@@ -35,10 +35,11 @@ KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
 def go_on_in_child() -> None:
-    """As process 1 of a pid namespace, as of a container, return in a child. Raises SoloError.
+    """As process 1 of a pid namespace, as of a container, return in a child, and there forward signals, reap orphans, and
+    exit as the child. Raises SoloError.
 
-    Process 1 forwards signals to the child, reaps orphans, and exits as the child. It can be no launcher: for it, the
-    kernel discards all signals without a handler, also SIGKILL from its namespace or from the timer of a lease.
+    Process 1 can be no launcher: for it, the kernel discards all signals without a handler, also SIGKILL from its
+    namespace or from the timer of a lease.
     """
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
     disposition = _signal.signal(SIGCHLD, SIG_DFL)  # after the fork it would discard the SIGCHLD of a short run
@@ -96,10 +97,7 @@ def has_lock(entry: str) -> bool:
 
 
 def wait(child: Child) -> int:
-    """Forward signals until the command, and with --tree all its descendants, have ended.
-
-    Return the status of waitpid(2).
-    """
+    """Forward signals until the command, and with --tree its descendants, have ended. Return the status of waitpid(2)."""
     while True:
         try:
             if child.status is not None and not (child.termination and child.termination.has_descendants()):
@@ -233,10 +231,8 @@ def has_terminal() -> bool:
 
 
 def must_forward(info: "struct_siginfo", child: Child) -> bool:
-    """Return whether the launcher must forward this signal to the command.
-
-    The command has already got a signal of the terminal, and the shell's SIGCONT after a stop. A signal from the
-    command or its descendants is not for the command.
+    """Return whether the launcher must forward this signal: not one of the terminal, or the shell's SIGCONT after a stop,
+    which the command has got too; nor one from the command or its descendants.
     """
     signal, sender = info.si_signo, info.si_pid
     if info.si_code > 0:

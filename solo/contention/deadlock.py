@@ -57,8 +57,8 @@ def refuse_deadlock(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> N
 
 
 def find_circle(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> "list[Ticket]":
-    """Return the closed tickets of a circle that begins and ends at our run: a hold in our way, a waiter that it waits
-    for, a hold in the way of that, and so on to our own hold. [] if there is none.
+    """Return the closed tickets of a circle: a hold in our way, a waiter that it waits for, a hold in the way of that, and
+    so on to our own hold. [] if there is none.
     """
     seen: set[tuple[Process, int]] = set()
 
@@ -113,11 +113,9 @@ def open_waiters(hold: "Ticket") -> "Iterator[FileTicket]":
     record = hold.record
     assert record is not None
     process = record.launcher if hold.state is LIVE else record.child
-    if (
-        process is None
-        or not vouches(hold, process)
-        or is_alive(*process, record.origin, hold.queue.origin) is not True
-    ):
+    if process is None or not vouches(hold, process):
+        return
+    if is_alive(*process, record.origin, hold.queue.origin) is not True:
         return
     pid = find_pid(process, record.origin, hold.queue.origin)
     for each in [pid] if record.child is None else list_below(pid):

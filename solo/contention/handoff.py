@@ -19,7 +19,7 @@ import _signal
 import posix
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGALRM
 
-from solo.kernel import HIGHEST_FD, SAFELY, close, create, list_descriptors, write_whole
+from solo.kernel import CLOSED, HIGHEST_FD, SAFELY, close, create, list_descriptors, write_whole
 from solo.modes import SLOTS
 from solo.obstacles import close_all
 from solo.record import RESERVED, format_since
@@ -48,8 +48,7 @@ class Handoff:
     """
 
     def __init__(self, queue: "AnyQueue", starter: "Starter") -> None:
-        self.queue = queue
-        self.starter = starter
+        self.queue, self.starter = queue, starter
         self.hold: FileTicket | None = None
         self.counter: int | None = None
         self.waiting: Ticket | None = None
@@ -107,14 +106,13 @@ class Handoff:
 
 def make_hold(queue: Queue, record: "Record") -> "FileTicket | None":
     """Return our hold, written and locked but without a name, None if the file system has no such files."""
-    fd = -1
+    fd = CLOSED
     try:
         flags = posix.O_RDWR | posix.O_TMPFILE | SAFELY
         fd = create(posix.open, ".", flags, queue.place.mode & READABLE, dir_fd=queue.place.fd)
         return queue.write_ticket("", fd, record)
     except OSError:
-        if fd >= 0:
-            close(fd)
+        close(fd)
         return None
 
 
@@ -147,9 +145,8 @@ def wait_turn(ready: int, starter: "Starter") -> "list[bytes] | None":
 
 
 def warm_up(starter: "Starter") -> None:
-    """Do once in the child what comes after the go message, up to an execve(2) that fails.
-
-    The memory pages that it writes, first shared with the launcher, are then copied before its turn.
+    """Call execve(2) once in the child, so that it fails: the memory pages that it writes, first shared with the launcher,
+    are then copied before our turn.
     """
     try:
         posix.execve("", starter.words, starter.environment)
