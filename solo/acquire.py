@@ -5,10 +5,10 @@ from time import monotonic
 
 from solo.directories import make_base, open_name
 from solo.errors import Busy, RanAlready, SoloError, Vanished
-from solo.kernel import FOREVER, close
+from solo.kernel import FOREVER, NO_WAIT, close
 from solo.modes import plan_claims
 from solo.obstacles import read_claim
-from solo.queue import NO_WAIT, Attempt, wait_silently
+from solo.queue import Attempt, wait_silently
 from solo.tickets import Queue, finish_handoff
 
 TYPE_CHECKING = False

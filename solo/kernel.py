@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENCODING = sys.getfilesystemencoding()
-FOREVER = float("inf")
+FOREVER, NO_WAIT = float("inf"), float("-inf")  # deadlines on the monotonic clock; the second has passed
 CLOSED = -1  # the descriptor of what is not open
 
 # O_NONBLOCK: a FIFO in place of a file must not block us.

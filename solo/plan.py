@@ -9,11 +9,10 @@ from time import monotonic
 from solo.command import find_command, make_names
 from solo.directories import check_new_name
 from solo.errors import SoloError, UsageError
-from solo.kernel import FOREVER
+from solo.kernel import FOREVER, NO_WAIT
 from solo.kinds import FLAG
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
 from solo.options import FILE, LAUNCHER_OPTIONS, LOCAL_BACKENDS, SOCKET
-from solo.queue import NO_WAIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.identity import read_stat
-from solo.kernel import FOREVER, block_wake_signal, is_woken, restore_mask
+from solo.kernel import FOREVER, NO_WAIT, block_wake_signal, is_woken, restore_mask
 from solo.modes import EXCLUSIVE, SLOTS, find_conflicts
 from solo.obstacles import (
     close_all,
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Block, Describe, Policy, Queue, Ticket, Watch
     from solo.record import Record
     from solo.start import Starter
-
-NO_WAIT = float("-inf")  # a deadline that has passed
 
 # The states of an Attempt, each with what leads out of it; a published hold leads out of each.
 NEW = "new"  # no ticket: publish a waiting ticket (WAITING)

@@ -22,9 +22,8 @@ from solo.api.attempt import LockAttempt, all_attempts
 from solo.api.hold import Hold, all_holds
 from solo.argv import is_engine
 from solo.errors import SoloError, UsageError
-from solo.kernel import FOREVER
+from solo.kernel import FOREVER, NO_WAIT
 from solo.kinds import read_note
-from solo.queue import NO_WAIT
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,12 +18,11 @@ from solo.contention.progress import describe_wait, format_ordinal
 from solo.directories import find_base
 from solo.errors import Busy, SoloError, UsageError
 from solo.identity import read_origin, read_self
-from solo.kernel import FOREVER, encode, occupy_standard_descriptors
+from solo.kernel import FOREVER, NO_WAIT, encode, occupy_standard_descriptors
 from solo.modes import find_conflicts
 from solo.obstacles import find_own_ancestors, list_living, read_claim
 from solo.options import DIR, SOCKET, VIA
 from solo.plan import Plan
-from solo.queue import NO_WAIT
 from solo.record import Record
 from solo.text.describe import cut_command, describe_holders, format_duration
 from solo.text.tables import describe_claim

@@ -22,7 +22,8 @@ from solo.kernel import FOREVER, close, wait_lock, write_whole
 from solo.process.watch import find_lock_owner, make_stuck_error, try_lead
 
 if TYPE_CHECKING:
-    from solo.launcher import Run
+    from typing import Any
+
     from solo.plan import Plan
 
 FILE = ".once"
@@ -111,7 +112,7 @@ class PeriodGuard:
                 pass
         return error
 
-    def ended(self, run: "Run") -> None:
+    def ended(self, run: "Any") -> None:
         """Do not count a failed run with --once-retry; before the names are released, as the next run may be this job."""
         if self.may_retry and (run.code or run.outcome):
             self.undo()

@@ -28,7 +28,7 @@ from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, finish_handoff,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.contention.handoff import Handoff
+    from solo.contention.handoff import Handoff  # a Handoff is between two tickets
     from solo.identity import Origin, Process
 
 ADDRESS_MAX = 107  # bytes, after the first

@@ -13,8 +13,8 @@ from time import monotonic, sleep, time
 from solo.engines.engine import Entry, EntryRecord, Gone, make_lost
 from solo.engines.fields import NamedTuple
 from solo.errors import Busy, SoloError, Superseded, Unreachable
+from solo.kernel import NO_WAIT
 from solo.modes import SLOTS, allot_slots, find_conflicts
-from solo.queue import NO_WAIT
 from solo.text.describe import cut_command, describe_note, format_duration
 
 TYPE_CHECKING = False

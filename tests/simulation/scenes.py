@@ -16,7 +16,7 @@ from solo.commands import prune
 from solo.directories import Directory
 from solo.errors import SoloError
 from solo.identity import read_origin, read_self
-from solo.kernel import FOREVER, close
+from solo.kernel import FOREVER, NO_WAIT, close
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
 from solo.record import Record, parse_record
 
@@ -46,7 +46,7 @@ def run_lock():
         origin = read_origin()
         found = acquire.open_queue(base, name, origin)
         record = Record(read_self(), origin, 0, Claim(EXCLUSIVE), [name], [b"lock"])
-        hold = queue.Attempt(found, record, queue.NO_WAIT if rest else FOREVER, queue.wait_silently).acquire()
+        hold = queue.Attempt(found, record, NO_WAIT if rest else FOREVER, queue.wait_silently).acquire()
     except SoloError as error:
         return error.status
     call("keep_running", modules.getcurrent().process.pid, [name])
