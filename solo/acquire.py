@@ -14,7 +14,7 @@ from solo.tickets import Queue, finish_handoff
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     from solo.contention.protocols import Block, Describe, Policy, Ticket, Watch
     from solo.contention.protocols import Queue as AnyQueue
@@ -27,20 +27,13 @@ if TYPE_CHECKING:
 
     MakeQueue = Callable[["Directory | None", str, Origin], AnyQueue]
     Result = TypeVar("Result")
-    ListOfTickets = list[Any]  # tickets of files and sockets, and the hold of an engine
-else:
-    ListOfTickets = list
-
 ATTEMPTS = 20
 OF_SOME_RUNS = (b"SOLO_SLOT", b"SOLO_TTL", b"SOLO_VIA_KEY")  # the variables that a run sets only with some options
 CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where people read stderr as a log
 
 
-class Holds(ListOfTickets):
-    """The holds of one run, in the order of acquiring.
-
-    A listener: it releases them when the run is refused or has ended.
-    """
+class Holds(list):  # type: ignore[type-arg]  # tickets of files and sockets, files, and the hold of an engine
+    """The holds of one run, in the order of acquiring. A listener: releases them when it is refused or has ended."""
 
     @property
     def descriptors(self) -> "list[int]":
@@ -149,10 +142,7 @@ def acquire_files(
     holds: "list[Ticket]",
     is_program: bool = False,
 ) -> None:
-    """Acquire the files of --flock and --fcntl, after the names, as lock_files does.
-
-    Busy counts as busy for the first `name`.
-    """
+    """Acquire the files of --flock and --fcntl, after the names, as lock_files does. Busy counts for the first `name`."""
     from solo.contention import flocks
 
     mode = read_claim(named[name]).mode
@@ -204,10 +194,7 @@ def settle_all(holds: "Iterable[Ticket]") -> None:
 
 
 def remove_unseen_holds(holds: "Iterable[Ticket]") -> None:
-    """Remove the unseen holds beside `holds`: those whose processes we cannot look for.
-
-    A name comes before its parents. Call it once the command runs.
-    """
+    """Remove the unseen holds beside `holds`, of a name before its parents. Call it once the command runs."""
     gone: set[tuple[Process, str, str]] = set()
     for hold in reversed(list(holds)):
         if isinstance(hold.queue, Queue) and hold.queue.unseen:

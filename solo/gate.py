@@ -149,11 +149,6 @@ class Gate:
         boot, first = self.read_boot()
         return boot == self.boot and first is not None and number >= first
 
-    def find_last_number(self) -> str:
-        """Return the digits of the last number as in a ticket's file name, "" if they are damaged."""
-        digits = self.text[:DIGITS]
-        return digits.decode() if is_number(digits) else ""
-
     def write_number(self, number: int, held_mode: "str | None" = None) -> None:
         """Write the number of a new ticket; one that holds ends the skips of its mode and weaker ones. Raises OSError."""
         self.number, self.mode = number, held_mode

@@ -116,16 +116,13 @@ def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None
             if is_same:
                 return True
             is_unsure = True
-        return False if not is_unsure and sees_all(mine) else None
+        # In the first pid namespace /proc shows the processes of all others, unless hidepid hides some.
+        sees_all = mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access("/proc/1/stat", posix.R_OK)
+        return False if sees_all and not is_unsure else None
     try:
         return read_stat(pid).is_same(start, theirs, mine)
     except OSError:
         return is_hidden(pid)
-
-
-def sees_all(mine: Origin) -> bool:
-    """Return whether /proc shows the processes of every pid namespace: in the first one, unless hidepid hides some."""
-    return mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access("/proc/1/stat", posix.R_OK)
 
 
 def is_hidden(pid: int) -> bool:

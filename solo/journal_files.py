@@ -43,8 +43,8 @@ def find_journals(directory: "str | None", *names: str) -> "tuple[str, list[str]
 def is_same(path: str, other: str) -> bool:
     """Return whether both paths lead to one file."""
     try:
-        one, two = posix.stat(path), posix.stat(other)
-        return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+        first, second = posix.stat(path), posix.stat(other)
+        return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
     except OSError:
         return path.rstrip("/") == other
 

@@ -43,7 +43,7 @@ RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 OWNER_BITS = 0o700
 is_umask_dropped = False  # only in the launcher: a program's umask is not ours to change
 program: "int | None" = None  # the descriptor of the file that modules are imported from (generate/loader.py)
-blocker: "Any" = None  # in a user's program api/blocking.py blocks instead of `wait`
+blocker: "Any" = None  # api/blocking.py: alarms as of `wait` do not suit the threads of a user's program
 
 
 def occupy_standard_descriptors() -> None:
@@ -92,12 +92,6 @@ def wait_poll(poller: "poll", deadline: float) -> bool:
     if deadline <= monotonic():
         return bool(poller.poll(0))
     return wait(poller.poll, deadline) if blocker is None else blocker.wait_poll(poller, deadline)
-
-
-def block_by(other: "Any") -> None:
-    """Let the module `other` block from now on: alarms suit the launcher, but not the threads of a user's program."""
-    global blocker
-    blocker = other
 
 
 # How `wait` interrupts a system call. At the deadline an interval timer sends SIGALRM; at any time a newer contender

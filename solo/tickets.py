@@ -6,7 +6,7 @@ from time import time
 
 from solo.directories import STICKY, explain
 from solo.errors import SoloError
-from solo.gate import DIGITS, LARGEST, Gate
+from solo.gate import DIGITS, LARGEST, Gate, is_number
 from solo.identity import is_alive, read_uptime
 from solo.kernel import (
     CLOSED,
@@ -43,7 +43,27 @@ MOST_OPEN = 64  # holds of one name that are watched at once, or kept though the
 LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 
 
-class Ticket:
+class Numbered:
+    """What tickets of files and of sockets share: `file`, a name whose order is that of arrival, and the descriptor `fd`."""
+
+    file: str
+    fd: int
+
+    @property
+    def number(self) -> int:
+        return get_number(self.file)
+
+    @property
+    def is_hold(self) -> bool:
+        return self.file.startswith(HOLD)
+
+    def close(self) -> None:
+        """Close our descriptor; another contender's ticket lives on."""
+        fd, self.fd = self.fd, CLOSED  # first: a closed number may soon be another file's
+        close(fd)
+
+
+class Ticket(Numbered):
     """A ticket, ours or another contender's: `file` in the directory of `queue`, open as `fd`, in `state`.
 
     `record` and `owner_uid`, the user of the file, are None until the record was read. `size` is the size of our file,
@@ -56,14 +76,6 @@ class Ticket:
         self.queue, self.file, self.fd, self.state = queue, file, fd, state
         self.record, self.size = record, size
         self.owner_uid: int | None = None
-
-    @property
-    def number(self) -> int:
-        return get_number(self.file)
-
-    @property
-    def is_hold(self) -> bool:
-        return self.file.startswith(HOLD)
 
     @property
     def is_open(self) -> bool:
@@ -118,10 +130,6 @@ class Ticket:
         from solo.process.watch import watch_ticket
 
         return watch_ticket(self, self.state is ORPHANED)
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, CLOSED  # first: a closed number may soon be another file's
-        close(fd)
 
     def release(self) -> None:
         """Give up our own ticket. Never fails: a file that cannot be removed is dead once it is unlocked."""
@@ -186,8 +194,8 @@ class Queue:
 
     def find_newest_waiting(self) -> "Ticket | None":
         """Return the waiting ticket with the last number if it lives, without listing thousands; else None. Gate locked."""
-        number = self.gate.find_last_number()
-        ticket = self.open_ticket(SEAT + number) if number else None
+        digits = self.gate.text[:DIGITS]
+        ticket = self.open_ticket(SEAT + digits.decode()) if is_number(digits) else None
         if ticket is not None and ticket.state is not LIVE:
             ticket.close()
             return None

@@ -458,6 +458,6 @@ def forget() -> None:
     watched.clear()
 
 
-kernel.block_by(sys.modules[__name__])
+kernel.blocker = sys.modules[__name__]
 # Functions in C: in one of Python a handler may raise before its first line, and fork(2) would ignore the exception.
 os.register_at_fork(before=acting.acquire, after_in_parent=acting.release, after_in_child=forget)

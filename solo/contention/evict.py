@@ -48,7 +48,7 @@ class Eviction:
         """
         now = monotonic()
         try:
-            left = [ticket for ticket in tickets if not ticket.is_open and is_known(ticket)]
+            left = [ticket for ticket in tickets if not ticket.is_open and names_owner(ticket)]
             waiters = [ticket for ticket in tickets if not ticket.is_hold]
             holders = [ticket for ticket in tickets if ticket.is_hold]
             if any(ticket in left for ticket in waiters):
@@ -91,7 +91,7 @@ class Eviction:
         return next_due
 
 
-def is_known(ticket: "Ticket") -> bool:
+def names_owner(ticket: "Ticket") -> bool:
     """Return whether the record names a process as its owner."""
     record = ticket.read_record()
     return record is not None and record.launcher[0] > 0
@@ -144,7 +144,9 @@ def kill_descendants(ticket: "Ticket", record: "Record", command: "Process") -> 
         return
     try:
         with open_recipient(ticket, record.launcher) as launcher:
-            strangers = [it for it in find_children(record.launcher[0]) if is_older(it, command)]
+            # Within one clock tick the lower pid is older, unless pids wrapped: so Termination keeps earlier children apart.
+            children = find_children(record.launcher[0])
+            strangers = [(pid, start) for pid, start in children if (start, pid) < (command[1], command[0])]
             found = find_descendants(record.launcher[0], strangers)
             if launcher.is_gone():
                 return  # another process may have got its pid before we listed the children
@@ -156,14 +158,6 @@ def kill_descendants(ticket: "Ticket", record: "Record", command: "Process") -> 
                 send(process, SIGKILL)
         except OSError:
             pass  # it has just ended
-
-
-def is_older(process: "Process", command: "Process") -> bool:
-    """Return whether (pid, start) was forked before the command.
-
-    Within one clock tick the lower pid is older, unless pids wrapped: so Termination keeps earlier children out of it.
-    """
-    return (process[1], process[0]) < (command[1], command[0])
 
 
 def kill_launcher(ticket: "Ticket") -> "float | None":

@@ -41,15 +41,11 @@ class Flock:
     mark = b" FLOCK "
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"
+    access: "dict[int, int]" = {}  # that open(2) needs; as flock(1) reads only, a script can be executed while locked
 
     @staticmethod
     def find_owner(fd: int, mode: int) -> int:
         return find_lock_owner(fd)
-
-    @staticmethod
-    def choose_access(lock: int) -> int:
-        """Return the access mode that open(2) needs: as flock(1) reads only, a script can be executed while locked."""
-        return os.O_RDONLY
 
     def __init__(self, fd: int, mode: str) -> None:
         self.fd, self.mode = fd, mode
@@ -90,10 +86,7 @@ class FcntlLock(Flock):
     types = (IS_REGULAR,)
     type_words = "not a file, so fcntl(2) cannot lock it"
     find_owner = staticmethod(ofd.find_owner)
-
-    @staticmethod
-    def choose_access(lock: int) -> int:
-        return os.O_RDWR if lock == LOCK_EX else os.O_RDONLY
+    access = {LOCK_EX: os.O_RDWR}
 
 
 Kind = type[Flock]
@@ -223,7 +216,7 @@ def make_busy(path: str, owner: int) -> Busy:
 
 def open_file(path: str, umask: int, kind: Kind, lock: int) -> int:
     """Open the file with the access that the `lock` needs. Create it if missing. Raises SoloError."""
-    flags = kind.choose_access(lock) | FLAGS
+    flags = kind.access.get(lock, os.O_RDONLY) | FLAGS
     try:
         for _ in range(2):
             try:
@@ -240,8 +233,8 @@ def open_file(path: str, umask: int, kind: Kind, lock: int) -> int:
             finally:
                 os.umask(own_umask)
     except OSError as error:
-        access = "" if kind.choose_access(lock) == os.O_RDONLY else " for writing, as an exclusive lock needs"
-        raise SoloError(f"{path}: cannot be opened{access}: {error.strerror}") from None
+        why = " for writing, as an exclusive lock needs" if lock in kind.access else ""
+        raise SoloError(f"{path}: cannot be opened{why}: {error.strerror}") from None
     raise SoloError(f"{path}: cannot be opened: it points to nothing")
 
 

@@ -154,7 +154,8 @@ class Replace(Policy):
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_waiters(queue, waiting):
-            if conflicts(record, [ticket]) or wants_the_same(ticket, record) and not both_shared(ticket, record):
+            both_shared = {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
+            if conflicts(record, [ticket]) or wants_the_same(ticket, record) and not both_shared:
                 self.targets.append(ticket)
             else:
                 ticket.close()
@@ -208,10 +209,6 @@ class ReplaceAfter(Replace):
 
 def conflicts(record: "Record", tickets: "list[Ticket]") -> bool:
     return bool(find_conflicts(record.claim, list(map(read_claim, tickets))))
-
-
-def both_shared(ticket: "Ticket", record: "Record") -> bool:
-    return {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
 
 
 def find_waiters(queue: "Queue", waiting: "Ticket | None") -> "list[Ticket]":

@@ -104,12 +104,12 @@ class Watch:
 
     def describe_state(self, describe: "Describe", in_one_go: bool) -> str:
         """Return `waiting for 5s, 25s left, 2nd in the queue; usually 4m each: about 6m; held for 1m by pid 4711 (a.sh)`."""
-        place, holder, forecast = describe()
+        position, holder, forecast = describe()
         words = ["waiting" if in_one_go else f"waiting for {format_duration(monotonic() - self.begin)}"]
         if self.deadline != FOREVER and not in_one_go:
             words.append(f"{format_duration(-((monotonic() - self.deadline) // 1))} left")
-        if place is not None:
-            words.append(f"{format_ordinal(place)} in the queue")
+        if position is not None:
+            words.append(f"{format_ordinal(position)} in the queue")
         return f"{', '.join(words)}{f'; {forecast};' if forecast else ':'} {holder}"
 
     def draw(self, describe_state: "Callable[[], str]") -> float:
@@ -133,7 +133,7 @@ class Watch:
 
 
 def describe_wait(queue: "Queue", record: "Record", waiting: "Ticket | None") -> "tuple[int | None, str, str]":
-    """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m` or "").
+    """Return (our position in the queue, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m` or "").
 
     Without the gate: the result is only shown.
     """
@@ -141,13 +141,13 @@ def describe_wait(queue: "Queue", record: "Record", waiting: "Ticket | None") ->
         files = sorted(queue.list_files())
         before = [file for file in files if file.startswith(SEAT) and (waiting is None or file < waiting.file)]
         more, waiters = max(0, len(before) - MOST_OPEN), list_living(queue, before[-MOST_OPEN:])
-        place = 1 + more + len(waiters)
+        position = 1 + more + len(waiters)
         holds = list_living(queue, [file for file in files if file.startswith(HOLD)])
         conflicts = [holds[at] for at in find_conflicts(record.claim, list(map(read_claim, holds)))]
         if conflicts:
             forecast = "" if more else forecast_wait(holds, waiters, record.claim)
-            return place, describe_holders(conflicts, record.claim, is_expected=not forecast), forecast
-        return place, "others are waiting" if place > 1 else "free just now", ""
+            return position, describe_holders(conflicts, record.claim, is_expected=not forecast), forecast
+        return position, "others are waiting" if position > 1 else "free just now", ""
     except (OSError, SoloError) as error:
         return None, str(error), ""
 

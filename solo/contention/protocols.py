@@ -10,7 +10,7 @@ Ticket = Union[tickets.Ticket, sockets.SocketTicket]
 Queue = Union[tickets.Queue, sockets.SocketQueue]
 Policy = policies.Policy
 Block = Callable[[float], bool]  # block until a deadline; return False if it came first
-Describe = Callable[[], tuple[Optional[int], str, str]]  # our place in the queue, the holder, a forecast or ""
+Describe = Callable[[], tuple[Optional[int], str, str]]  # our position in the queue, the holder, a forecast or ""
 
 
 class Watch(Protocol):

@@ -24,7 +24,7 @@ from solo.options import NOTE
 from solo.process.recipient import Recipient
 from solo.process.watch import GATE_BUSY, describe_stuck, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote
-from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, finish_handoff, get_number
+from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Numbered, finish_handoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ OF_PAIR = FIRST, SECOND = "1", "2"  # instead of names: for which name of a pair
 owners: "dict[tuple[str, str], int]" = {}  # by name and the rest of the address, of tickets that were shown before
 
 
-class SocketTicket:
+class SocketTicket(Numbered):
     """A ticket, ours or another contender's: as tickets.Ticket, with the `fd` of our socket, or of our connection to
     theirs, CLOSED if its backlog is full.
 
@@ -57,14 +57,6 @@ class SocketTicket:
         self.owner, self.record = owner, record
         self.state = LIVE
         self.watch: Recipient | None = None
-
-    @property
-    def number(self) -> int:
-        return get_number(self.file)
-
-    @property
-    def is_hold(self) -> bool:
-        return self.file.startswith(HOLD)
 
     @property
     def is_open(self) -> bool:
@@ -100,10 +92,6 @@ class SocketTicket:
 
     def has_left(self) -> bool:
         return poll([self.fd], 0)
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, CLOSED
-        close(fd)
 
     def release(self) -> None:
         finish_handoff(self.queue)
