@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
-    from solo.contention.protocols import Block, Describe, Policy, Ticket, Watch
+    from solo.contention.protocols import Block, Describe, Ticket, Watch
     from solo.contention.protocols import Queue as AnyQueue
     from solo.directories import Directory
     from solo.identity import Origin, Process
@@ -98,16 +98,6 @@ def order_claims(wanted: "Record") -> "list[tuple[str, Claim]]":
     return plan_claims(wanted.names, wanted.claim)
 
 
-def find_policy(plan: "Plan") -> "Policy | None":
-    """Return a new Policy for one name, or None if the plan asks for none."""
-    if not (plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None):
-        return None
-    from solo.contention.policies import make_policy
-
-    policy: Policy = make_policy(plan)
-    return policy
-
-
 def acquire_name(
     name: str,
     record: "Record",
@@ -117,7 +107,11 @@ def acquire_name(
     starter: "Starter | None",
 ) -> "Ticket":
     """Acquire one name, whose queue `make` returns. If `solo clean` removes its directory meanwhile, make it again."""
-    policy, left = find_policy(plan), ATTEMPTS
+    policy, left = None, ATTEMPTS
+    if plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None:
+        from solo.contention.policies import make_policy
+
+        policy = make_policy(plan)
     while True:
         left -= 1
         queue = None
@@ -131,22 +125,6 @@ def acquire_name(
                 queue.leave()
             if not (left and isinstance(error, Vanished)):
                 raise
-
-
-def acquire_files(
-    name: str,
-    named: "dict[str, Ticket]",
-    plan: "Plan",
-    umask: int,
-    watch: "Watch",
-    holds: "list[Ticket]",
-    is_program: bool = False,
-) -> None:
-    """Acquire the files of --flock and --fcntl, after the names, as lock_files does. Busy counts for the first `name`."""
-    from solo.contention import flocks
-
-    mode = read_claim(named[name]).mode
-    acquire_further(name, named, lambda: flocks.lock_files(plan, mode, umask, watch, holds, is_program))
 
 
 def acquire_further(name: str, named: "dict[str, Ticket]", acquire: "Callable[[], Result]") -> "Result":

@@ -153,8 +153,12 @@ class Run:
             self.record, plan, acquire.make_watch(plan, plan.deadline), holds, starter=starter
         )
         if plan.locks_files:
-            watch = acquire.make_watch(plan, plan.file_deadline)
-            acquire.acquire_files(self.names[0], self.named, plan, self.inherited.umask, watch, holds)
+            from solo.contention.flocks import lock_files
+
+            watch, umask = acquire.make_watch(plan, plan.file_deadline), self.inherited.umask
+            acquire.acquire_further(
+                self.names[0], self.named, lambda: lock_files(plan, plan.claim.mode, umask, watch, holds)
+            )
         if self.remote is not None:
             self.acquire_remote(self.remote)
         elif self.once is not None:
@@ -225,7 +229,12 @@ class Run:
         if self.outcome is not None:
             self.notify("timed_out")
         if is_new:
-            prune(plan.dir)
+            try:
+                from solo.commands.prune import prune_generated_names
+
+                prune_generated_names(plan.dir)  # as this run added one
+            except Exception:
+                pass  # the command's status counts
         self.end()
 
     def end(self) -> None:
@@ -233,16 +242,6 @@ class Run:
         if self.outcome is not None:
             posix._exit(self.outcome)
         supervise.mirror(self.status)
-
-
-def prune(directory: "str | None") -> None:
-    """Remove a few idle names that were made from commands, as this run added one. Never fails."""
-    try:
-        from solo.commands.prune import prune_generated_names
-
-        prune_generated_names(directory)
-    except Exception:
-        pass  # the command's status counts
 
 
 def read_environment() -> "dict[bytes, bytes]":

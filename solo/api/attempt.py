@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional, cast
 
-from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, settle_all
+from solo.acquire import acquire_further, acquire_names, remove_unseen_holds, settle_all
 from solo.api import blocking
 from solo.api.arguments import read_options
 from solo.api.hold import Hold, all_holds, identify_file, release_all
@@ -115,7 +115,7 @@ class LockAttempt:
             all_attempts.discard(self)
 
     def acquire(self) -> Hold:
-        """Acquire all names and files. Raises what acquire_names and acquire_files raise, with the holders in a Busy."""
+        """Acquire all names and files. Raises what acquire_names and lock_files raise, with the holders in a Busy."""
         lock = self.lock
         plan = LockPlan(lock, self.deadline)
         launcher, origin, command = identify(os.getpid())
@@ -130,7 +130,12 @@ class LockAttempt:
             named = acquire_names(wanted, plan, wait_silently, holds, self.make_queue)
             settle_all(holds)
             if lock.flock or lock.fcntl:
-                acquire_files(lock.name, named, plan, read_umask(), wait_silently, holds, True)
+                from solo.contention.flocks import lock_files
+
+                mode, umask = lock._claim.mode, read_umask()
+                acquire_further(
+                    lock.name, named, lambda: lock_files(plan, mode, umask, wait_silently, holds, is_program=True)
+                )
             remove_unseen_holds(named.values())
             for hold in named.values():
                 if not isinstance(hold.queue, Queue):
@@ -245,7 +250,7 @@ class LockAttempt:
 
 
 class LockPlan(Plan):
-    """The part of a Plan that acquire_names and acquire_files read: to make all of it takes a tenth of an acquire."""
+    """The part of a Plan that acquire_names and lock_files read: to make all of it takes a tenth of an acquire."""
 
     __slots__ = ()
     latest = replace = verbose = False
