@@ -145,9 +145,12 @@ class Attempt:
         if self.waiting is not None and self.mask is not None and is_woken():
             raise Superseded("superseded by a newer one")
         self.look()
-        if not self.obstacles:
+        if self.obstacles:
+            is_published = self.join_queue()
+        else:
             self.hold = self.queue.publish(HOLD, self.record)
-        if not (self.join_queue() if self.obstacles else self.hold):
+            is_published = self.hold is not None
+        if not is_published:
             return False
         if self.policy is not None:
             self.policy.meet(self.queue, self.record, self.waiting, self.obstacles)
