@@ -44,7 +44,7 @@ LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 
 
 class Numbered:
-    """What tickets of files and of sockets share: `file`, a name whose order is that of arrival, and the descriptor `fd`."""
+    """A ticket of either kind: `file` is its name, in whose order contenders arrived, `fd` its descriptor or CLOSED."""
 
     file: str
     fd: int
