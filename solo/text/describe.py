@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.errors import Busy
-    from solo.history.usual import Usual
+    from solo.history.usual import Usual  # policies describe a holder, whose tickets history reads
     from solo.identity import Process
     from solo.modes import Claim
     from solo.record import Record
