@@ -51,11 +51,9 @@ class Hold:
         return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
 
     def release(self) -> None:
-        """Release the lock; if it is reentrant, undo one acquire. Do nothing if it was released before, or in a forked
-        child.
+        """Release the lock; if it is reentrant, undo one acquire. Do nothing if it is released, or in a forked child.
 
-        Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have
-        had it.
+        Raises SoloError if the program has closed its descriptors: then another process may have had the lock.
         """
         if not blocking.can_act():
             return

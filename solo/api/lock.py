@@ -219,10 +219,7 @@ class Lock:
             self._asking.discard(owner)
 
     def release(self) -> None:
-        """Release the Hold of this thread or task; if it is reentrant, undo one acquire.
-
-        Raises SoloError if there is none.
-        """
+        """Release the Hold of this thread or task; if it is reentrant, undo one acquire. Raises SoloError without one."""
         if not blocking.can_act():
             return
         with blocking.Deferred():

@@ -1,5 +1,4 @@
-"""Reports from a launcher to the program that started it by solo.run(). The exit status alone could also be the
-command's.
+"""Reports from a launcher to the program that started it by solo.run(). The exit status could also be the command's.
 
 A message is three texts, each of which ends with a NUL.
 """

@@ -55,10 +55,7 @@ class Usual:
         return max(self.high, 2 * self.median, LEAST_OVERDUE)
 
     def find_left(self, age: float) -> float | None:
-        """Return how many seconds a run of that `age` probably has left: the median of what the longer runs had left.
-
-        None if no run was longer: nothing is known then.
-        """
+        """Return the seconds that a run of that `age` has left: what longer runs had, their median; None without one."""
         longer = [span - age for span in self.spans if span > age]
         return find_median(longer) if longer else None
 

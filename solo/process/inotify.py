@@ -8,10 +8,7 @@ IN_ATTRIB = 4  # the number of links changed, among other attributes
 
 
 def watch_links(fd: int) -> "int | None":
-    """Return a new descriptor that is readable once the number of links of an open file changes.
-
-    None if inotify cannot be used: no ctypes, or too many instances of this user.
-    """
+    """Return a new descriptor, readable once the links of an open file change in number; None without inotify."""
     try:
         from solo.process.library import find_function, load_library
 
@@ -19,9 +16,9 @@ def watch_links(fd: int) -> "int | None":
         watch: int = find_function(library, "inotify_init1")(posix.O_CLOEXEC | posix.O_NONBLOCK)
         add = find_function(library, "inotify_add_watch")
     except (ImportError, OSError):
-        return None
+        return None  # no ctypes
     if watch < 0:
-        return None
+        return None  # this user has too many instances
     if add(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB) >= 0:
         return watch
     close(watch)

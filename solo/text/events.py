@@ -86,10 +86,7 @@ def make_refusal(error: SoloError, names: list[str]) -> Event:
 
 
 def find_holder(busy: Busy) -> dict[str, str]:
-    """Return the values that describe the first holder; of an engine or a locked file only some are known.
-
-    A pid is left out if the owner of the ticket cannot be believed about it.
-    """
+    """Return the known values of the first holder, without a pid about which the ticket's owner is not believed."""
     from solo.text.tables import format_time
 
     values = {SINCE: format_time(busy.since) or "", NOTE: busy.note}
