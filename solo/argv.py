@@ -15,6 +15,7 @@ from solo.options import (
     LOCAL_BACKENDS,
     LOUD_AFTER,
     ONCE_PER,
+    PARTS,
     REPLACE_AFTER,
     SOCKET,
     SUBCOMMAND_NAMES,
@@ -23,7 +24,7 @@ from solo.options import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from solo.options import Option
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     Table = Mapping[str, Option]  # options by flag
 
 SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.short}
-LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
+LONG = {"--" + option.flag: option for option in (*LAUNCHER_OPTIONS, *PARTS)}
 
 
 def parse(words: "list[str]") -> "tuple[Typed, str | None, list[str]]":
@@ -94,8 +95,8 @@ def parse_letters(options: "Typed", words: "list[str]", at: int, table: "Table",
 
 def check_together(options: "Typed") -> None:
     """Raise UsageError if an option excludes another that was typed, or needs one that was not."""
-    check_excludes(options, LAUNCHER_OPTIONS)
-    typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
+    check_excludes(options, LONG.values())
+    typed = [option for option in LONG.values() if option.key in options]
     for option in typed:
         if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
             *first, last = [
@@ -104,12 +105,13 @@ def check_together(options: "Typed") -> None:
             raise UsageError(f"--{option.flag} needs {', '.join(first)}{' or ' * bool(first)}{last}")
 
 
-def check_excludes(options: "Typed", table: "Sequence[Option]") -> None:
+def check_excludes(options: "Typed", table: "Iterable[Option]") -> None:
     """Raise UsageError if two of `options` exclude each other."""
-    for option in table:
-        for flag in option.excludes if option.key in options else ():
-            if flag.replace("-", "_") in options:
-                raise UsageError(f"--{option.flag} and --{flag} exclude each other")
+    typed = {option.flag: option for option in table if option.key in options}
+    for option in typed.values():
+        for flag in option.excludes:
+            if flag in typed:
+                raise UsageError(f"{option.title} and {typed[flag].title} exclude each other")
 
 
 def has_meaning(flag: str, options: "Typed") -> bool:
@@ -139,12 +141,17 @@ def take_word(flag: str, words: "list[str]", at: int) -> "tuple[str, int]":
 
 
 def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
-    """Convert the text of a value by the kind of its option, and store it by key. Raises UsageError."""
+    """Convert the text of a value by the kind of its option, and store it and its part by key. Raises UsageError."""
+    text, comma, rest = text.partition(",") if option.part is not None else (text, "", "")
     value = option.kind.read(flag, text)
     if option.many:
         options.setdefault(option.key, []).append(value)
     else:
         options[option.key] = value
+    if option.part is not None and comma:
+        if option.part.kind is FLAG and rest != option.part.metavar:
+            raise UsageError(f"{flag} {text},{rest}: after the comma only {option.part.metavar} may stand")
+        store(options, option.part, f"{option.part.metavar} of {flag}", rest)
 
 
 def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> None:

@@ -8,7 +8,7 @@ from solo import launcher
 from solo.argv import parse, read_variables
 from solo.errors import Busy, RanAlready, SoloError, Superseded, UsageError
 from solo.kernel import encode, say
-from solo.options import HELP
+from solo.options import HELP, PARTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
         from solo.commands.lookup import warn_of_program
 
         warn_of_program(words)
+    if any([part.key in typed for part in PARTS]):
+        from solo.text.hints import report_earlier_spellings
+
+        report_earlier_spellings(sys.argv[1 : len(sys.argv) - len(words)])
     if "syslog" in typed or "notify" in typed:
         listeners += make_listeners(typed)
     read_variables(typed, posix.environ)

@@ -23,12 +23,13 @@ class Option:
     `kind`, one of kinds.py, decides how a value is read, completed and tested. `many` lets it be repeated; `variable` is
     its environment variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs` beside
     it, and goes with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and `text`
-    what the manual says of it, by default the same.
+    what the manual says of it, by default the same. Its `part` is what may follow its value after a comma.
     """
 
     # fmt: off
     __slots__ = (
-        "excludes", "flag", "group", "help", "key", "keyword", "kind", "many", "metavar", "needs", "short", "text", "variable",
+        "excludes", "flag", "group", "help", "key", "keyword", "kind", "many", "metavar", "needs", "part", "short", "text",
+        "title", "variable",
     )
     # fmt: on
 
@@ -46,8 +47,10 @@ class Option:
         needs: "tuple[str, ...]" = (),
         excludes: "tuple[str, ...]" = (),
         keyword: "str | None" = "",
+        part: "Option | None" = None,
     ) -> None:
         self.flag = flag
+        self.title = f"--{flag}"  # in messages
         self.key = flag.replace("-", "_")
         self.short = short
         self.kind = kind
@@ -60,6 +63,16 @@ class Option:
         self.needs = needs
         self.excludes = excludes
         self.keyword = self.key if keyword == "" else keyword
+        self.part = part
+        if part is not None:
+            part.title = f"{part.metavar} of --{flag}"
+            part.needs = (flag,)
+            self.metavar = f"{metavar}[,{part.metavar}]"
+
+
+def make_part(flag: str, kind: kinds.Kind, metavar: str, excludes: "tuple[str, ...]" = ()) -> Option:
+    """Return the part of another option. Earlier releases had it as an option of its own, which is still accepted."""
+    return Option(flag, None, kind, metavar, "", "", excludes=excludes)
 
 
 # fmt: off
@@ -89,13 +102,13 @@ FCNTL = Option("fcntl", None, kinds.FILE, "PATH", LOCK, "Lock PATH by fcntl(2) t
 NOTE = Option("note", None, kinds.NOTE, "TEXT", LOCK, "Show TEXT in list, show, history and when busy",
     text="Show TEXT in list, show, history and when busy (200 characters).")
 SHARED = Option("shared", "s", kinds.FLAG, None, SHARE, "Share NAME with other shared holders", excludes=("slots",))
-SLOTS = Option("slots", None, kinds.COUNT, "N", SHARE, "Let at most N hold NAME at once")
-TAKE = Option("take", None, kinds.COUNT, "K", SHARE, "Occupy K of the N slots instead of one", needs=("slots",))
-WAIT = Option("wait", "w", kinds.DURATION, "DURATION", BUSY, "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
-    text="Wait up to DURATION in the queue (500ms, 30 = 30s, 1h30m, forever).")
-MAX_WAITING = Option("max-waiting", None, kinds.COUNT, "N", BUSY, "Do not wait if N waiters are in the queue",
-    needs=("wait",), excludes=("latest", "replace"),
-    text="Do not wait if N waiters are in the queue: exit as busy.")
+SLOTS = Option("slots", None, kinds.COUNT, "N", SHARE, "Let at most N hold NAME; occupy K of them (1)",
+    part=make_part("take", kinds.COUNT, "K"),
+    text="Let at most N hold NAME at once. With K, occupy K of the N slots instead of one.")
+WAIT = Option("wait", "w", kinds.DURATION, "DURATION", BUSY, "Wait DURATION (30s, 1h, forever), unless N wait",
+    part=make_part("max-waiting", kinds.COUNT, "N", excludes=("latest", "replace")),
+    text="Wait up to DURATION in the queue (500ms, 30 = 30s, 1h30m, forever). With N, exit as busy if N waiters are in the "
+    "queue already.")
 LATEST = Option("latest", None, kinds.FLAG, None, BUSY, "Make all earlier waiters exit as busy", needs=("wait",),
     excludes=("replace",),
     text="Make all earlier waiters exit with the busy status.")
@@ -111,21 +124,19 @@ LOUD_AFTER = Option("loud-after", None, kinds.LIMIT, "N|DURATION", BUSY, "Ignore
     needs=("quiet", "busy-exit", "notify"), keyword=None,
     text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for DURATION. Every later skip "
     "is reported too.")
-TIMEOUT = Option("timeout", "t", kinds.DURATION, "DURATION", LIMITS, "End the command after DURATION, with status 124",
-    text="End the command after DURATION: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.")
+TIMEOUT = Option("timeout", "t", kinds.DURATION, "DURATION", LIMITS, "End it after DURATION by SIG (TERM); status 124",
+    part=make_part("signal", kinds.SIGNAL, "SIG"),
+    text="End the command after DURATION: SIGTERM, or SIG (INT, SIGINT or 2), and after --kill-after SIGKILL. The exit "
+    "status is 124.")
 KILL_AFTER = Option("kill-after", "k", kinds.DURATION, "DURATION", LIMITS, "Time from SIGTERM to SIGKILL (10s)",
     needs=("timeout", "replace", "replace-after", "tree", "via"),
     text="Wait DURATION between SIGTERM and SIGKILL. Default: 10s, or a fifth of --ttl when the lease of an engine is "
     "lost.")
-SIGNAL = Option("signal", None, kinds.SIGNAL, "SIGNAL", LIMITS, "Signal of --timeout: INT, SIGHUP, 10 (TERM)",
-    needs=("timeout",),
-    text="Let --timeout send SIGNAL (INT, SIGINT or 2) instead of SIGTERM.")
-ONCE_PER = Option("once-per", None, kinds.DURATION, "DURATION", LIMITS, "Run at most once in each period of DURATION",
+ONCE_PER = Option("once-per", None, kinds.DURATION, "DURATION", LIMITS, "Run once per DURATION; retry: until it succeeds",
+    part=make_part("once-retry", kinds.FLAG, "retry"),
     text="Run at most once in each period of DURATION; with an engine, once on all hosts together. A later start in the "
-    "period exits with status 0, or CODE of --busy-exit.")
-ONCE_RETRY = Option("once-retry", None, kinds.FLAG, None, LIMITS, "Do not count a failed run (--once-per)",
-    needs=("once-per",),
-    text="Do not count a failed run: the next start in the period runs the command. solo itself never repeats it.")
+    "period exits with status 0, or CODE of --busy-exit. With the word retry a failed run does not count: the next start "
+    "in the period runs the command. solo itself never repeats it.")
 TREE = Option("tree", None, kinds.FLAG, None, LIMITS, "Wait for all descendants, and signal them too",
     text="Hold the name until every descendant of the command has ended. When solo ends the command, it ends all "
     "descendants too.")
@@ -144,10 +155,11 @@ HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit: 
     text="Print help and exit: -h what serves most.")
 VERSION = Option("version", None, kinds.FLAG, None, OUTPUT, "Print the version and exit", keyword=None)
 LAUNCHER_OPTIONS = (
-    NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, REPLACE_AFTER,
-    BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT, KILL_AFTER, SIGNAL, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, ONCE_RETRY,
-    SYSLOG, NOTIFY, VERBOSE, EXPLAIN, HELP, VERSION,
+    NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, WAIT, LATEST, REPLACE, REPLACE_AFTER, BUSY_EXIT, QUIET,
+    LOUD_AFTER, TIMEOUT, KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, SYSLOG, NOTIFY, VERBOSE, EXPLAIN, HELP,
+    VERSION,
 )
+PARTS = tuple([option.part for option in LAUNCHER_OPTIONS if option.part is not None])
 # fmt: on
 
 # A run compares its first word with these; commands/table.py has a line about each.

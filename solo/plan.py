@@ -12,7 +12,7 @@ from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER, NO_WAIT
 from solo.kinds import FLAG
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
-from solo.options import FILE, LAUNCHER_OPTIONS, LOCAL_BACKENDS, SOCKET
+from solo.options import FILE, LAUNCHER_OPTIONS, LOCAL_BACKENDS, PARTS, SOCKET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ KILL_AFTER = 10.0  # seconds
 
 
 class Plan:
-    """The options of LAUNCHER_OPTIONS by their keys, a flag as a bool, an option that was not typed as None; and more.
+    """The options of LAUNCHER_OPTIONS and PARTS by their keys, a flag as a bool, an option that was not typed as None; and more.
 
     `names`: all names, once each; made from the command if none was typed, `is_generated`; `command`: its words. `claim`: the mode,
     slots and take. `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the
@@ -33,7 +33,7 @@ class Plan:
     """
 
     __slots__ = (
-        *[option.key for option in LAUNCHER_OPTIONS],
+        *[option.key for option in (*LAUNCHER_OPTIONS, *PARTS)],
         "claim",
         "command",
         "deadline",
@@ -62,7 +62,7 @@ class Plan:
 
         Raises UsageError, NotFound, NotExecutable; SoloError without a working directory.
         """
-        for option in LAUNCHER_OPTIONS:
+        for option in (*LAUNCHER_OPTIONS, *PARTS):
             setattr(self, option.key, typed.get(option.key, False if option.kind is FLAG else None))
         self.command = command
         self.grace = self.kill_after
@@ -108,5 +108,5 @@ def choose_claim(plan: Plan) -> Claim:
     if plan.slots < 1:
         raise UsageError("--slots must be at least 1")
     if not 0 < take <= plan.slots:
-        raise UsageError("--take must be at least 1 and at most --slots")
+        raise UsageError("K of --slots must be at least 1 and at most N")
     return Claim(SLOTS, plan.slots, take)

@@ -139,7 +139,7 @@ def test_programs_and_launchers_acquire_in_order_of_arrival(lab, kind):
     "options, statuses",
     [
         ({"name": "data", "shared": True}, {"data --shared": 0, "data": 75}),
-        ({"name": "pool", "slots": 2}, {"pool --slots 2": 0, "pool --slots 2 --take 2": 75, "pool": 75}),
+        ({"name": "pool", "slots": 2}, {"pool --slots 2": 0, "pool --slots 2,2": 75, "pool": 75}),
         ({"name": ["b", "a/x"]}, {"a": 75, "a/x": 75, "a/y": 0, "b": 75}),
     ],
     ids=("shared", "slots", "names"),

@@ -15,6 +15,9 @@ from solo.errors import UsageError
         (["-qvE0", "x"], {"quiet": True, "verbose": True, "busy_exit": 0}, ["x"]),
         (["-qw", "1h30m", "--", "-x"], {"quiet": True, "wait": 5400.0}, ["-x"]),
         (["--wait=forever", "-"], {"wait": float("inf")}, ["-"]),
+        (["-w5s,3", "--slots=4,2"], {"wait": 5.0, "max_waiting": 3, "slots": 4, "take": 2}, []),
+        (["--max-waiting", "3", "--take=2", "--once-retry"], {"max_waiting": 3, "take": 2, "once_retry": True}, []),
+        (["--once-per", "1d,retry", "x"], {"once_per": 86400.0, "once_retry": True}, ["x"]),
         ([], {}, []),
     ],
 )
@@ -44,6 +47,8 @@ def test_subcommand_is_a_bare_word_after_the_options():
         (["-E", "256"], "-E 256: not an exit status"),
         (["-E", "x"], "not an exit status"),
         (["-E", "²"], "not an exit status"),
+        (["--slots", "4,x"], "K of --slots x: not a number"),
+        (["--once-per", "1d,again"], "--once-per 1d,again: after the comma only retry may stand"),
     ],
 )
 def test_invalid_words_are_a_usage_error(words, text):

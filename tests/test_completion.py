@@ -134,7 +134,7 @@ def test_tab_completes_names_options_values_and_subcommands(lab, shell, kind):
         ("solo wait nigh\t", "solo wait nightly"),
         ("solo -q --name nigh\t", "solo -q --name nightly"),
         ("solo docto\t", "solo doctor"),
-        ("solo --max-w\t", "solo --max-waiting"),
+        ("solo --lou\t", "solo --loud-after"),
         ("solo --via so\t", "solo --via socket"),
         ("solo stop --waiti\t", "solo stop --waiting"),
         ("solo --name=nigh\t", "solo --name=nightly"),

@@ -316,7 +316,7 @@ def test_max_waiting_counts_waiters_at_the_engine(fleet):
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.start_waiter("b", fleet.job)
 
-    assert fleet.run("c", "-n", fleet.job, "-w", "1h", "--max-waiting", "1", "true").returncode == 75
+    assert fleet.run("c", "-n", fleet.job, "-w", "1h,1", "true").returncode == 75
     finish(holder)
     assert finish(waiting)[0] == 0
 
@@ -586,7 +586,7 @@ def test_once_per_skips_while_the_first_still_runs(fleet):
 
 
 def test_once_retry_runs_again_after_a_failure(fleet):
-    words = ["-n", "retried", "--once-per", "1d", "--once-retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
+    words = ["-n", "retried", "--once-per", "1d,retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
 
     runs = [fleet.run(host, *words, status) for host, status in ("a1", "b0", "a0")]
     assert [run.returncode for run in runs] == [1, 0, 0]

@@ -37,8 +37,8 @@ def test_held_name_is_explained_as_the_run_would_end(lab):
     assert explain(lab, "-w", "5m", *words)[1]["now"] == "it waits up to 5m: 1st in the queue"
     lab.start_waiter("job", tag="waiter")
     assert explain(lab, "-w", "forever", *words)[1]["now"] == "it waits: 2nd in the queue"
-    status, said = explain(lab, "-w", "5m", "--max-waiting", "1", *words)
-    assert (status, said["now"]) == (75, "busy as 1 wait (--max-waiting): it is skipped")
+    status, said = explain(lab, "-w", "5m,1", *words)
+    assert (status, said["now"]) == (75, "busy as 1 wait (N of --wait): it is skipped")
     assert explain(lab, "--replace", *words)[1]["now"] == "it ends the holder and the waiters in its way, and runs"
     assert explain(lab, "--slots", "3", "--via", "socket", *words)[1]["now"] == "it runs at once"
 

@@ -238,7 +238,7 @@ def test_shared_waiters_acquire_together(lab, via):
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("options, first", [(("-s",), ()), (("--slots", "2"), ("--slots", "2", "--take", "2"))])
+@pytest.mark.parametrize("options, first", [(("-s",), ()), (("--slots", "2"), ("--slots", "2,2"))])
 def test_compatible_holder_leaves_queue_before_command_starts(lab, options, first):
     holder = lab.hold("job", *first)
     slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=write:delay_enter=60s:when=1")

@@ -90,7 +90,7 @@ def test_killed_launcher_is_orphaned_then_unknown(lab):
 
 
 def test_run_of_several_names_is_in_each_journal(lab):
-    lab.run("-n", "b", "-n", "a/x", "--slots", "3", "--take", "2", "true")
+    lab.run("-n", "b", "-n", "a/x", "--slots", "3,2", "true")
 
     rows = lab.history()
 

@@ -52,7 +52,7 @@ ROWS = (
     Row("--", True),
     Row("--wait"),
     Row("--slots many true", True),
-    Row("--slots 2 --take 3 true"),
+    Row("--slots 2,3 true"),
     Row("--wait 1s --latest --replace true"),
     Row("--replace-after soon true", True),
     Row(f"-n {'a' * 256} true"),

@@ -53,10 +53,10 @@ def hold_slot(lab, *words):
 
 
 def test_take_acquires_several_slots(lab, via):
-    hold_slot(lab, "--slots", "5", "--take", "3")
+    hold_slot(lab, "--slots", "5,3")
 
-    assert lab.run("--slots", "5", "--take", "3", "-n", "job", "true").returncode == 75
-    assert hold_slot(lab, "--slots", "5", "--take", "2").slot == "3"
+    assert lab.run("--slots", "5,3", "-n", "job", "true").returncode == 75
+    assert hold_slot(lab, "--slots", "5,2").slot == "3"
     assert [(row["mode"], row["slot"], row["slots"], row["take"]) for row in lab.list()] == [
         ("slots", 0, 5, 3),
         ("slots", 3, 5, 2),
@@ -165,8 +165,8 @@ def limit_descriptors():
 def test_invalid_slots_are_refused(lab):
     for words, text in [
         (("--slots", "0"), "at least 1"),
-        (("--slots", "2", "--take", "3"), "at most --slots"),
-        (("--slots", "2", "--take", "0"), "at least 1"),
+        (("--slots", "2,3"), "at most N"),
+        (("--slots", "2,0"), "at least 1"),
         (("--slots", "-1"), "not a number"),
         (("--slots", "x"), "not a number"),
         (("--slots", "9999999999"), "not a number"),

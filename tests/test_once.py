@@ -73,7 +73,7 @@ def test_failed_run_counts_unless_once_retry(lab):
     fail = ("sh", "-c", "echo ran >>$LAB/log; exit 4")
 
     assert [lab.run(*DAY, "--", *fail).returncode for _ in range(2)] == [4, 0]
-    again = ("-n", "other", "--once-per", "1d", "--once-retry", "--")
+    again = ("-n", "other", "--once-per", "1d,retry", "--")
     assert [lab.run(*again, *words).returncode for words in (fail, fail, APPEND, APPEND)] == [4, 4, 0, 0]
     assert lab.read_log() == ["ran"] * 4
 

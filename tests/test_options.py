@@ -9,7 +9,7 @@ import solo
 from solo.commands.cli import get_commands
 from solo.commands.table import KEPT, SUMMARIES
 from solo.kinds import FLAG
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
+from solo.options import LAUNCHER_OPTIONS, PARTS, SUBCOMMAND_NAMES
 
 
 def test_solo_run_has_a_keyword_for_every_option_and_its_default():
@@ -17,8 +17,8 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
     keywords = inspect.signature(solo.run).parameters
     others = {"argv", "check", "input", "capture_output", "popen"}
 
-    assert keywords.keys() - others == {option.keyword for option in LAUNCHER_OPTIONS} - {None}
-    for option in LAUNCHER_OPTIONS:
+    assert keywords.keys() - others == {option.keyword for option in (*LAUNCHER_OPTIONS, *PARTS)} - {None}
+    for option in (*LAUNCHER_OPTIONS, *PARTS):
         assert option.keyword is None or keywords[option.keyword].default is (False if option.kind is FLAG else None), (
             option.flag
         )

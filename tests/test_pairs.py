@@ -7,10 +7,10 @@ import pytest
 
 from solo import argv, kinds
 from solo.errors import UsageError
-from solo.options import DIR, EXPLAIN, HELP, LAUNCHER_OPTIONS, ONCE_PER, VERSION, VIA
+from solo.options import DIR, EXPLAIN, HELP, LAUNCHER_OPTIONS, ONCE_PER, PARTS, VERSION, VIA
 from solo.plan import Plan
 
-OPTIONS = [option for option in LAUNCHER_OPTIONS if option not in (EXPLAIN, HELP, VERSION)]
+OPTIONS = [option for option in (*LAUNCHER_OPTIONS, *PARTS) if option not in (EXPLAIN, HELP, VERSION)]
 PAIRS = list(itertools.combinations(OPTIONS, 2))
 
 
@@ -18,7 +18,7 @@ def find_refusal(one, other):
     """Return the start of the message that refuses a pair, by the table and the rules for --via socket; else None."""
     for option, beside in ((one, other), (other, one)):
         if beside.flag in option.excludes:
-            return f"--{option.flag} and --{beside.flag} exclude each other"
+            return f"{option.title} and {beside.title} exclude each other"
     for option, beside in ((one, other), (other, one)):
         # --via is socket here, but an option that needs --via needs an engine.
         if option.needs and (beside is VIA or beside.flag not in option.needs):

@@ -1,4 +1,4 @@
-"""Policies about other contenders: --max-waiting, --latest, --replace, --replace-after, --loud-after, the count of
+"""Policies about other contenders: N of --wait, --latest, --replace, --replace-after, --loud-after, the count of
 skips.
 """
 
@@ -17,15 +17,15 @@ from solo.identity import read_stat
 IGNORE_TERM = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
 
 
-# --- --max-waiting -----------------------------------------------------------------------------------------------
+# --- N of --wait -------------------------------------------------------------------------------------------------
 
 
 def test_max_waiting_skips_contender_of_full_queue(lab, via):
     holder = lab.hold("job")
-    first = lab.start_waiter("job", "--max-waiting", "2", tag="first")
-    second = lab.start_waiter("job", "--max-waiting", "2", tag="second")
+    first = lab.start_waiter("job", "-w", "forever,2", tag="first")
+    second = lab.start_waiter("job", "-w", "forever,2", tag="second")
 
-    third = lab.run("-w", "forever", "--max-waiting", "2", "-n", "job", "true")
+    third = lab.run("-w", "forever,2", "-n", "job", "true")
 
     assert (third.returncode, third.stderr.count(b"\n")) == (75, 1)
     finish(holder)
@@ -36,16 +36,16 @@ def test_dead_waiters_do_not_count(lab):
     lab.hold("job")
     kill(lab.start_waiter("job"))
 
-    lab.start("-w", "forever", "--max-waiting", "1", "-n", "job", "true")
+    lab.start("-w", "forever,1", "-n", "job", "true")
 
     until(lambda: [row["state"] for row in lab.list()] == ["held", "waiting"])
 
 
 def test_max_waiting_0_does_not_wait(lab, via):
-    assert lab.run("-w", "1h", "--max-waiting", "0", "-n", "job", "true").returncode == 0
+    assert lab.run("-w", "1h,0", "-n", "job", "true").returncode == 0
     lab.hold("job")
 
-    assert lab.run("-w", "1h", "--max-waiting", "0", "-n", "job", "true").returncode == 75
+    assert lab.run("-w", "1h,0", "-n", "job", "true").returncode == 75
 
 
 def test_waiters_of_sibling_name_do_not_count(lab):
@@ -53,10 +53,10 @@ def test_waiters_of_sibling_name_do_not_count(lab):
     lab.start("-w", "forever", "-n", "a/b", "true")
     until(lambda: lab.count_waiting("a") == 1)
 
-    other = lab.start("-w", "forever", "--max-waiting", "1", "-n", "a/c", "true")
+    other = lab.start("-w", "forever,1", "-n", "a/c", "true")
 
     until(lambda: lab.count_waiting("a") == 2)
-    assert lab.run("-w", "forever", "--max-waiting", "1", "-n", "a/c", "true").returncode == 75
+    assert lab.run("-w", "forever,1", "-n", "a/c", "true").returncode == 75
     assert other.poll() is None
 
 
@@ -664,7 +664,7 @@ def test_hold_without_run_does_not_undo_the_reset_by_a_run_beside_it(lab):
 def test_timeout_and_full_queue_count_as_skips(lab):
     lab.hold("job")
     lab.run("-w", "50ms", "-n", "job", "true")
-    lab.run("-w", "1h", "--max-waiting", "0", "-n", "job", "true")
+    lab.run("-w", "1h,0", "-n", "job", "true")
 
     assert b"2 skips since" in lab.run("-n", "job", "true").stderr
 
@@ -699,7 +699,7 @@ def test_policies_and_stop_see_more_waiters_than_descriptors(lab, words, status)
     many = [lab.start(*waiting, **silent) for _ in range(100)]
     until(lambda: lab.count_waiting("job") == len(many))
 
-    limited = lab.run("--max-waiting", "99", "-w", "0.1", "-n", "job", "true", prefix=LIMIT)
+    limited = lab.run("-w", "0.1,99", "-n", "job", "true", prefix=LIMIT)
     result = lab.run(*words, prefix=LIMIT)
 
     assert (limited.returncode, result.returncode) == (75, status), result.stderr

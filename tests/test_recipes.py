@@ -78,7 +78,7 @@ def check_skip(machine, line, options, environment):
 
 
 def check_queue(machine, line, options, environment):
-    """Verify that further contenders wait, up to --max-waiting. Return the waiters."""
+    """Verify that further contenders wait, up to N of --wait. Return the waiters."""
     waiting = [machine.start_waiter(line, environment)]
     if "latest" in options:
         newest = machine.type(line, environment)

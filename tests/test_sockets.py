@@ -68,7 +68,7 @@ def test_file_and_socket_of_one_name_are_two_locks(lab):
 
 
 def test_list_shows_all_fields_of_a_record(lab):
-    holder = lab.hold("a/b", "--slots", "3", "--take", "2")
+    holder = lab.hold("a/b", "--slots", "3,2")
     [row] = lab.list()
 
     seen = row["name"], row["launcher"], row["child"], row["mode"], row["slot"]

@@ -28,7 +28,7 @@ STARTS = {  # the words of a contender, and its exit statuses besides 0
     "once": ((), {75}),
     "wait": (WAIT, ()),
     "wait 30 ms": (("-w", "30ms"), {75}),
-    "wait in a short queue": ((*WAIT, "--max-waiting", "1"), {75}),
+    "wait in a short queue": (("-w", "forever,1"), {75}),
     "run for 100 ms": ((*WAIT, "-t", "100ms"), {124}),
     "latest": ((*WAIT, "--latest"), ()),
     # A holder with an unreadable record cannot be ended, so it is refused.

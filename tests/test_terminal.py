@@ -30,6 +30,14 @@ def test_control_c_reaches_command_once(terminal, lab):
     assert screen.screen.split()[2:] == [b"^C2", b"10"]
 
 
+def test_earlier_spelling_of_an_option_gets_a_line_on_a_terminal_only(terminal, lab):
+    words = ("--slots", "2", "--take", "2", "-n", "job", "echo", "--take")
+    screen = terminal(lab.script, *words)
+    screen.wait_for("solo: --take is K of --slots now: --slots N[,K]\r\n--take\r\n")
+
+    assert lab.run(*words).stderr == b""
+
+
 def test_control_c_ends_a_shell_loop(shell):
     """The launcher mirrors the death by SIGINT; an exit status would let bash continue the loop."""
     shell.type("for i in 1 2 3; do $SOLO -n job -- sh -c 'echo round $0; exec sleep 30' $i; done; echo left=$?\n")

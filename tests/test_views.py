@@ -154,7 +154,7 @@ def test_metrics_say_which_names_were_made_and_have_one_label_for_a_directory(la
 
 
 def test_metrics_of_slots_say_how_many_there_are_and_how_many_are_taken(lab):
-    holder = lab.hold("job", "--slots", "4", "--take", "3")
+    holder = lab.hold("job", "--slots", "4,3")
 
     held = read_metrics(lab)
     finish(holder)
@@ -314,7 +314,7 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
 def test_list_and_show_print_which_slot_of_how_many(lab):
     for _ in range(2):
         lab.hold("pool", "--slots", "4")
-    taken = lab.hold("pool", "--slots", "4", "--take", "2")
+    taken = lab.hold("pool", "--slots", "4,2")
     waiter = lab.start_waiter("pool", "--slots", "4", tag="waiter")
 
     head, *rows = lab.run("list", "--via", "file").stdout.decode().splitlines()

@@ -27,7 +27,7 @@ _solo_offer_names() {
 }
 
 # made from bash
-_solo_flags='--name -n --dir --via --flock --fcntl --note --shared -s --slots --take --wait -w --max-waiting --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --timeout -t --kill-after -k --signal --tree --no-orphan --chdir --ttl --once-per --once-retry --syslog --notify --verbose -v --explain --help -h --version'
+_solo_flags='--name -n --dir --via --flock --fcntl --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --timeout -t --kill-after -k --tree --no-orphan --chdir --ttl --once-per --syslog --notify --verbose -v --explain --help -h --version'
 _solo_subcommands='list show wait stop hold release history metrics top clean doctor'
 _solo_backends='file socket'
 _solo_signals='ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN SEGV STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ'
@@ -39,8 +39,7 @@ _solo_find_values() {
     --dir|--chdir) values=directories ;;
     --via) values=backends ;;
     --flock|--fcntl|--output) values=files ;;
-    --note|--slots|--take|--wait|-w|--max-waiting|--replace-after|--busy-exit|-E|--loud-after|--timeout|-t|--kill-after|-k|--ttl|--once-per|--notify|--pid|--fd|--for|--since|--history) values=nothing ;;
-    --signal) values=signals ;;
+    --note|--slots|--wait|-w|--replace-after|--busy-exit|-E|--loud-after|--timeout|-t|--kill-after|-k|--ttl|--once-per|--notify|--pid|--fd|--for|--since|--history) values=nothing ;;
     *) values= ;;
     esac
 }
@@ -52,7 +51,7 @@ _solo_find_flags() {
     show) flags='--dir --via --json' names=names ;;
     wait) flags='--dir --via --timeout -t --allow-unknown' names=names ;;
     stop) flags='--dir --via --kill-after -k --waiting --allow-unknown' names=names ;;
-    hold) flags='--pid --fd --for --note --dir --shared -s --slots --take --wait -w --max-waiting --latest --replace --replace-after --kill-after -k --busy-exit -E --quiet -q --loud-after --export' names=names ;;
+    hold) flags='--pid --fd --for --note --dir --shared -s --slots --wait -w --latest --replace --replace-after --kill-after -k --busy-exit -E --quiet -q --loud-after --export' names=names ;;
     release) flags='--dir --pid' names=names ;;
     history) flags='--dir --via --since --json' names=names ;;
     metrics) flags='--dir --via --output' names=names ;;

@@ -91,9 +91,7 @@ def run(
     for word in ("shell", "executable"):
         if popen.pop(word, None):
             raise errors.UsageError(f"solo.run cannot use {word}=: the command is the words of argv")
-    words = [
-        word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords[option.keyword])
-    ]
+    words = [word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords)]
     add_pipes(popen, capture_output, input)
     code, report, output = launch([*words, "--", *argv], input, popen, check_wait(timeout))
     message = read_last(report)
@@ -124,8 +122,15 @@ def add_pipes(popen: dict[str, Any], capture_output: bool, input: Any) -> None:
         popen["stdin"] = subprocess.PIPE
 
 
-def make_words(option: Any, value: Any) -> list[AnyPath]:
-    """Return the words of the command line for one option. Raises UsageError."""
+def make_words(option: Any, keywords: dict[str, Any]) -> list[AnyPath]:
+    """Return the words of the command line for one option and its part. Raises UsageError."""
+    value, part = keywords[option.keyword], option.part
+    second = None if part is None else keywords[part.keyword]
+    if second is not None and second is not False:
+        if value is None:
+            raise errors.UsageError(f"{part.keyword} needs {option.keyword}")
+        second = part.metavar if second is True else format_value(part, second)
+        return [f"--{option.flag}", f"{format_value(option, value)!s},{second!s}"]
     if option.kind is kinds.FLAG:
         return [f"--{option.flag}"] if value else []
     values = list(value or ()) if option.many and not isinstance(value, (str, bytes, os.PathLike)) else [value]

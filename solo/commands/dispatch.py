@@ -10,7 +10,7 @@ from solo.commands.table import KEPT, Kept
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
 from solo.kinds import DURATION, LIMIT
-from solo.options import DIR, HELP, VIA, Option
+from solo.options import DIR, HELP, PARTS, VIA, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,11 +66,15 @@ def keep(before: "dict[str, Any]", name: str, words: "list[str]") -> int:
         print(paint(format_kept_help(name)))
         return 0
     before.update(options)  # main asks it for --quiet and --busy-exit
-    check_excludes(before, kept.options)
+    check_excludes(before, (*kept.options, *PARTS))
     read_variable(before, DIR, posix.environ)
     check_units(words, list_timed(kept), before.get(DIR.key))
     if not names:
         raise UsageError(f"{name}: no name given (solo list shows them)")
+    if any(part.key in before for part in PARTS):
+        from solo.text.hints import report_earlier_spellings
+
+        report_earlier_spellings(words)
     command = __import__(f"solo.commands.{name}", fromlist=["run"])  # importlib imports warnings
     return int(command.run(before, names))
 
@@ -92,7 +96,8 @@ def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[
 
     Return (options by key, names). Raises UsageError.
     """
-    known = {"--" + option.flag: option for option in table}
+    parts = [option.part for option in table if option.part is not None]
+    known = {"--" + option.flag: option for option in (*table, *parts)}
     known.update({"-" + option.short: option for option in table if option.short})
     options: dict[str, Any] = {}
     names: list[str] = []

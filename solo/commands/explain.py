@@ -137,7 +137,7 @@ def describe_blocked(plan: Plan, queue: Any, ours: Record, waiters: list[Any]) -
     if plan.replace:
         return "it ends the holder and the waiters in its way, and runs"
     if not may_wait(plan, waiters):
-        why = "without --wait" if plan.deadline == NO_WAIT else f"as {len(waiters)} wait (--max-waiting)"
+        why = "without --wait" if plan.deadline == NO_WAIT else f"as {len(waiters)} wait (N of --wait)"
         return f"busy {why}: it is skipped{after}"
     limit = "" if plan.deadline == FOREVER else f" up to {format_duration(plan.deadline - monotonic() + 0.5)}"
     if plan.latest:

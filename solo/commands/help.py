@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-COLUMN, WIDTH = 31, 79  # where the explanation of an option starts; the longest line
+COLUMN, WIDTH = 32, 79  # where the explanation of an option starts; the longest line
 USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
 SUMMARY = """Run COMMAND so that it never runs twice at once.
 
@@ -71,7 +71,7 @@ def format_line(head: str, text: str, column: int = 0) -> str:
     """Return `head`, and from `column` on `text`, in lines no longer than those of the terminal."""
     width = min(WIDTH, get_terminal_size().columns)
     indent = " " * column
-    if head and len(head) >= column:
+    if head and len(head) + 1 >= column:
         return f"{head}\n{textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)}"
     return textwrap.fill(text, width, initial_indent=f"{head:<{column}}", subsequent_indent=indent)
 

@@ -11,7 +11,6 @@ from solo.options import (
     LATEST,
     LIMITS,
     LOUD_AFTER,
-    MAX_WAITING,
     NOTE,
     OUTPUT,
     QUIET,
@@ -19,7 +18,6 @@ from solo.options import (
     REPLACE_AFTER,
     SHARED,
     SLOTS,
-    TAKE,
     WAIT,
     Option,
 )
@@ -56,7 +54,7 @@ KEPT = {
     "hold": Kept(
         "The names to hold.",
         "Hold the names until the end of --pid, --fd or --for (one is needed), or until solo release; see solo-hold(1).",
-        PID, FD, FOR, NOTE, DIR, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, REPLACE_AFTER, KILL_AFTER,
+        PID, FD, FOR, NOTE, DIR, SHARED, SLOTS, WAIT, LATEST, REPLACE, REPLACE_AFTER, KILL_AFTER,
         BUSY_EXIT, QUIET, LOUD_AFTER, EXPORT,
     ),
     "release": Kept("The names to release.", "Release names kept by 'solo hold'.", DIR, RELEASE_PID),

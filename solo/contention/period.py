@@ -113,7 +113,7 @@ class PeriodGuard:
         return error
 
     def ended(self, run: "Any") -> None:
-        """Do not count a failed run with --once-retry; before the names are released, as the next run may be this job."""
+        """Do not count a failed run with the word retry; before the names are released, as the next run may be this job."""
         if self.may_retry and (run.code or run.outcome):
             self.undo()
 

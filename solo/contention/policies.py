@@ -1,4 +1,4 @@
-"""Policies for other contenders of the same name: --max-waiting, --latest, --replace, --replace-after.
+"""Policies for other contenders of the same name: N of --wait, --latest, --replace, --replace-after.
 
 Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is
 --replace where something runs, and its pending queue of one is --latest.

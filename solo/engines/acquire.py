@@ -220,7 +220,7 @@ def check_plan(plan: "Plan") -> None:
     if plan.name is None:
         raise UsageError("a name made from the command can differ between hosts (choose one with -n NAME)")
     if plan.latest:
-        raise UsageError("--latest cannot reach the waiters of other hosts (use --replace or --max-waiting)")
+        raise UsageError("--latest cannot reach the waiters of other hosts (use --replace, or N of --wait)")
     if plan.replace_after is not None:
         raise UsageError("--replace-after cannot be used with an engine (use --replace)")
 

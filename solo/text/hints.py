@@ -108,6 +108,13 @@ def explain_option(flag: str, table: "Table") -> str:
     return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
 
 
+def report_earlier_spellings(words: "list[str]") -> None:
+    """On a terminal print how an option among `words` is typed now that is the part of another: not in the mail of cron."""
+    for option in LAUNCHER_OPTIONS if os.isatty(2) else ():
+        if option.part and any(word.partition("=")[0] == f"--{option.part.flag}" for word in words):
+            say(f"--{option.part.flag} is {option.part.title} now: --{option.flag} {option.metavar}")
+
+
 def suggest(word: str, words: "Iterable[str]", prefix: str = "") -> str:
     """Return ` (did you mean X?)` if one of `words` looks like `word`; else ""."""
     from difflib import get_close_matches

@@ -12,7 +12,7 @@ from readers.target import NUMBERS, attempt, expect, fuzzed, same, swapped
 from solo import argv, directories, kernel, kinds, record
 from solo.engines import engine, etcd
 from solo.errors import UsageError
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
+from solo.options import LAUNCHER_OPTIONS, PARTS, SUBCOMMAND_NAMES
 from solo.text import describe, width
 
 DURATION = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|[smhd])")
@@ -98,9 +98,10 @@ def trip_value(rng):
 
 # --- words, compared with getopt of the standard library ---------------------------------------------------------
 
-BY_FLAG = {flag: option for option in LAUNCHER_OPTIONS for flag in (f"--{option.flag}", f"-{option.short}")}
+OPTIONS = (*LAUNCHER_OPTIONS, *PARTS)
+BY_FLAG = {flag: option for option in OPTIONS for flag in (f"--{option.flag}", f"-{option.short}")}
 SHORTS = "".join(option.short + ":" * (option.kind is not kinds.FLAG) for option in LAUNCHER_OPTIONS if option.short)
-LONGS = [option.flag + "=" * (option.kind is not kinds.FLAG) for option in LAUNCHER_OPTIONS]
+LONGS = [option.flag + "=" * (option.kind is not kinds.FLAG) for option in OPTIONS]
 NO_OPTIONS = "|--|-|list|--\0list\0-x|true\0-n|-qvs|-qE9|--wiat".split("|")
 
 
@@ -138,30 +139,34 @@ def convert(pairs: list):
     """Return the options of getopt by key, None if a value is invalid."""
     options = {}
     for flag, value in pairs:
-        option = BY_FLAG[flag]
-        value = find_value(option.kind, value)
-        if value is None:
-            return None
-        if option.many:
-            options.setdefault(option.key, []).append(value)
-        else:
-            options[option.key] = value
+        whole = BY_FLAG[flag]
+        texts = value.split(",", 1) if whole.part else [value]
+        for option, text in zip((whole, whole.part), texts):
+            found = find_value(option.kind, text)
+            if found is None or texts[1:] and option.kind is kinds.FLAG and text != "retry":
+                return None
+            if option.many:
+                options.setdefault(option.key, []).append(found)
+            else:
+                options[option.key] = found
     return options
 
 
 def make_words(rng) -> bytes:
     typed = []
     for _ in range(rng.randrange(5)):
-        option = rng.choice(LAUNCHER_OPTIONS)
+        option = rng.choice(OPTIONS)
         flag = f"-{option.short}" if option.short and rng.random() < 0.5 else f"--{option.flag}"
         value = rng.choice(DURATIONS if option.kind in (kinds.DURATION, kinds.LIMIT) else VALUES)
+        if option.part and rng.random() < 0.5:
+            value += "," + rng.choice((*VALUES, "INT", "retry"))
         joined = flag + ("=" if flag[:2] == "--" else "") + value
         typed += [flag] if option.kind is kinds.FLAG else rng.choice(([flag, value], [joined]))
     typed += rng.choice(([], *(words.split("\0") for words in NO_OPTIONS)))
     return "\0".join(typed).encode()
 
 
-@fuzzed(2, "|".join([*(f"--{option.flag}" for option in LAUNCHER_OPTIONS), "\0|=|-qn|--"]).encode())
+@fuzzed(2, "|".join([*(f"--{option.flag}" for option in LAUNCHER_OPTIONS), "\0|=|,|-qn|--"]).encode())
 def check_words(data: bytes):
     typed = kernel.decode(data).split("\0")
     read = attempt(argv.parse, typed, may=UsageError)
