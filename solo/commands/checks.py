@@ -1,4 +1,9 @@
-"""What `solo doctor` checks of this machine and user. Each check yields (state, text)."""
+"""What `solo doctor` checks of this machine and user.
+
+Each check yields (state, text). Only check_directory yields why the directory of names is refused; the others raise it.
+"""
+
+from __future__ import annotations
 
 import fcntl
 import grp
@@ -12,12 +17,14 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from solo import kernel
 from solo.commands.prune import LIKE_GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.directories import PRIVATE, STICKY, check_file, find_base, find_home_place, open_base
+from solo.directories import PRIVATE, STICKY, Directory, check_file, find_base, find_home_place, open_base
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.names import find_files, find_names
@@ -29,6 +36,7 @@ from solo.process.prctl import load_prctl
 from solo.text.remedies import explain, explain_file, find_nearest, quote_path
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, Queue, is_foreign, is_published, is_ticket
 
+Findings = Iterator[tuple[str, str]]
 SUSPICIOUS = 10  # names made from commands of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
@@ -47,7 +55,7 @@ except BlockingIOError:
 """
 
 
-def check_directory(asked):
+def check_directory(asked: str | None) -> Findings:
     """Can solo use the directory of names, and write in it?"""
     try:
         path = find_base(asked)
@@ -71,22 +79,20 @@ def check_directory(asked):
         yield BAD, f"cannot write in {folder}: {error.strerror} (use --via socket, which needs no file)"
 
 
-def check_home_place(path: str):
+def check_home_place(path: str) -> Findings:
     """Would a run that does not see `path`, which root made, use the home directory, as in a container?"""
     try:
         home = find_home_place(posix.geteuid())
     except SoloError:
         return  # it would fail
     if os.path.realpath(home) != path and os.access(find_nearest(home), os.W_OK):
-        to, at, above = path, quote_path(home), quote_path(os.path.dirname(home))
-        prepare = f"mv {at} {at}.old" if os.path.lexists(home) else f"mkdir -p {above}"
-        yield (
-            NOTE,
-            f"a run that cannot see {to}, as in a container, uses {home} ({prepare} && ln -s {to} {at} stops it)",
-        )
+        at = quote_path(home)
+        prepare = f"mv {at} {at}.old" if os.path.lexists(home) else f"mkdir -p {quote_path(os.path.dirname(home))}"
+        stop = f"({prepare} && ln -s {path} {at} stops it)"
+        yield NOTE, f"a run that cannot see {path}, as in a container, uses {home} {stop}"
 
 
-def open_existing(asked):
+def open_existing(asked: str | None) -> Directory | None:
     """Return the directory of names, or None if it is missing. Raises SoloError."""
     try:
         return open_base(find_base(asked), asked)
@@ -94,7 +100,7 @@ def open_existing(asked):
         return None
 
 
-def find_existing(path: str, asked) -> str:
+def find_existing(path: str, asked: str | None) -> str:
     """Return the nearest directory in which a run would make the missing `path`. Raises SoloError if it would not."""
     folder = os.path.dirname(os.path.abspath(path))
     needed = folder if asked else path.removesuffix(HOME_PLACE)
@@ -107,12 +113,9 @@ def find_existing(path: str, asked) -> str:
         raise SoloError(f"cannot create {path}: {explain(path, error, asked)}") from None
 
 
-def check_trust(asked):
+def check_trust(asked: str | None) -> Findings:
     """Which other users can read, block or change the locks? TRUST in solo(1) has the rules."""
-    try:
-        place = open_existing(asked)
-    except SoloError:
-        return  # check_directory reports it
+    place = open_existing(asked)
     if place is None:
         return
     path, mode = os.path.realpath(place.path), place.mode
@@ -125,7 +128,7 @@ def check_trust(asked):
     yield from check_above(path)
 
 
-def examine_names(place):
+def examine_names(place: Directory) -> Findings:
     """Yield a finding for each directory, gate and ticket that a run refuses, and for each ticket that it ignores."""
     origin = read_origin()
     for name, inner, files in find_files(place):
@@ -136,11 +139,11 @@ def examine_names(place):
         queue = Queue(inner, origin)
         if GATE in files:
             yield from examine_gate(inner)
-        for file in sorted(filter(is_ticket, files)):
-            yield from examine_ticket(queue, file) if is_published(file) else ()
+        for file in sorted(filter(is_published, filter(is_ticket, files))):
+            yield from examine_ticket(queue, file)
 
 
-def examine_gate(place):
+def examine_gate(place: Directory) -> Findings:
     try:
         fd = posix.open(GATE, posix.O_RDWR | SAFELY, dir_fd=place.fd)
         try:
@@ -153,7 +156,7 @@ def examine_gate(place):
         yield BAD, f"cannot lock {place.path}/{GATE}: {explain_file(place, GATE, error)}"
 
 
-def examine_ticket(queue, file: str):
+def examine_ticket(queue: Queue, file: str) -> Findings:
     try:
         ticket = queue.look(file)
         is_damaged = ticket is None or ticket.is_hold and ticket.state is DEAD and ticket.read_record() is None
@@ -164,33 +167,26 @@ def examine_ticket(queue, file: str):
         ticket.close()
     if is_damaged and is_foreign(queue.place, file):
         path = f"{queue.place.path}/{file}"
-        yield (
-            NOTE,
-            f"{path} is no ticket, and solo ignores it; another user made it (as root: rm -r {quote_path(path)})",
-        )
+        remedy = f"as root: rm -r {quote_path(path)}"
+        yield NOTE, f"{path} is no ticket, and solo ignores it; another user made it ({remedy})"
 
 
-def describe_sharing(path: str, mode: int, status):
-    """Yield a note if other users can see or use the names in `path`.
-
-    `mode` is the access that new files there grant.
-    """
+def describe_sharing(path: str, mode: int, status: os.stat_result) -> Findings:
+    """Yield a note if other users can see or use the names in `path`, where new files grant the access `mode`."""
     group = f"the members of group {find_group(status.st_gid)}"
-    users = "all users" if mode & stat.S_IWOTH else group
     if mode & STICKY:
-        yield (
-            NOTE,
-            f"{path} is shared: {users} can read and block each name in it, and use each name that root made first",
-        )
+        users = "all users" if mode & stat.S_IWOTH else group
+        can = "can read and block each name in it, and use each name that root made first"
+        yield NOTE, f"{path} is shared: {users} {can}"
     elif mode != PRIVATE:
         yield NOTE, f"{path} is shared: {group} can read, block and remove each lock in it"
     elif status.st_mode & OTHER_USERS:
         yield NOTE, f"other users can see which names there are in {path}, but cannot use them (chmod 700 hides them)"
 
 
-def describe_wide(asked, path: str, mode: int):
+def describe_wide(asked: str | None, path: str, mode: int) -> Findings:
     """Yield a finding if files of names or journals give other users too much access."""
-    wide = []
+    wide: list[str] = []
     for base in filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])])):
         wide += find_wide(base, mode if base == path else PRIVATE)
     if wide:
@@ -201,9 +197,9 @@ def describe_wide(asked, path: str, mode: int):
         yield BAD, f"other users can open {wide[0]}{more}, and so lock it ({remedy})"
 
 
-def check_above(path: str):
+def check_above(path: str) -> Findings:
     """Yield a note for each directory above `path` whose owner or writers could replace `path`."""
-    for above in list_above(path):
+    for above in map(str, Path(path).parents):
         status = os.stat(above)
         if status.st_uid not in (0, posix.geteuid()):
             yield NOTE, f"{above} belongs to uid {status.st_uid}, who can put another directory in the place of {path}"
@@ -211,25 +207,18 @@ def check_above(path: str):
             yield NOTE, f"other users can write in {above}, and put another directory in the place of {path}"
 
 
-def find_wide(base: str, mode: int):
-    """Yield the files that grant other users more than `mode`."""
+def find_wide(base: str, mode: int) -> Iterator[str]:
+    """Yield the files of root or the user that grant others more than `mode`. A ticket grants no more than reading."""
     for folder, folders, files in os.walk(base):
-        for path in [os.path.join(folder, one) for one in files if one.startswith((GATE, SEAT, HOLD, JOURNAL, ONCE))]:
-            try:
-                if is_too_open(path, os.lstat(path), mode):
-                    yield path
-            except OSError:
-                continue
+        for file in [file for file in files if file.startswith((GATE, SEAT, HOLD, JOURNAL, ONCE))]:
+            allowed = mode & READABLE if file.startswith((SEAT, HOLD)) else mode
+            with suppress(OSError):
+                status = os.lstat(f"{folder}/{file}")
+                is_ours = status.st_uid in (0, posix.geteuid()) and stat.S_ISREG(status.st_mode)
+                if is_ours and status.st_mode & OTHER_USERS & ~allowed:
+                    yield f"{folder}/{file}"
         # Other users cannot reach a file in a directory that they cannot enter, whatever its mode.
-        folders[:] = [one for one in folders if may_enter(os.path.join(folder, one))]
-
-
-def is_too_open(path: str, status, mode: int) -> bool:
-    """Does this file of root or the user grant others more than `mode`? A ticket grants no more than reading."""
-    is_of_ticket = os.path.basename(path).startswith((SEAT, HOLD))
-    allowed = mode & READABLE if is_of_ticket else mode
-    is_ours = status.st_uid in (0, posix.geteuid())
-    return is_ours and stat.S_ISREG(status.st_mode) and bool(status.st_mode & OTHER_USERS & ~allowed)
+        folders[:] = [inner for inner in folders if may_enter(f"{folder}/{inner}")]
 
 
 def may_enter(folder: str) -> bool:
@@ -240,15 +229,6 @@ def may_enter(folder: str) -> bool:
         return False
 
 
-def list_above(path: str) -> list:
-    """Return the directories above `path`, the nearest first."""
-    above = []
-    while path != "/":
-        path = os.path.dirname(path)
-        above.append(path)
-    return above
-
-
 def find_group(gid: int) -> str:
     try:
         return grp.getgrgid(gid).gr_name
@@ -256,13 +236,10 @@ def find_group(gid: int) -> str:
         return str(gid)
 
 
-def check_journal(asked):
+def check_journal(asked: str | None) -> Findings:
     """Can the journal be written? Where it cannot, only --once-per fails."""
-    try:
-        if (place := open_existing(asked)) is not None:
-            posix.close(place.fd)
-    except SoloError:
-        return  # check_directory reports it
+    if (names := open_existing(asked)) is not None:
+        posix.close(names.fd)
     path = find_journals(asked)[0]
     try:
         place = open_place(asked)
@@ -281,46 +258,37 @@ def check_journal(asked):
         yield NOTE, f"solo history and metrics will know no runs: {getattr(error, 'strerror', None) or error}"
 
 
-def write_file(folder: str):
+def write_file(folder: str) -> None:
     """Write a file without a name. Raises OSError."""
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"x" * 4096)
         file.flush()
 
 
-def check_file_system(asked):
+def check_file_system(asked: str | None) -> Findings:
     """Does flock(2) reach all contenders? On a network file system it may not reach other machines."""
-    try:
-        path = os.path.realpath(find_base(asked))
-        kind, point = find_file_system(path)
-    except (SoloError, OSError):
-        return
+    path = os.path.realpath(find_base(asked))
+    kind, point = find_file_system(path)
     if f"{path}/".startswith(CLEANED):
-        yield (
-            NOTE,
-            f"cleaners of {path} remove old files: journals, and the tickets of long runs (choose another place with --dir)",
-        )
+        lost = "journals, and the tickets of long runs (choose another place with --dir)"
+        yield NOTE, f"cleaners of {path} remove old files: {lost}"
     if path.startswith("/run/user/"):
-        yield (
-            NOTE,
-            f"{path} is unmounted when the user logs out, and a job that runs on is not seen (choose another --dir)",
-        )
+        unseen = "when the user logs out, and a job that runs on is not seen (choose another --dir)"
+        yield NOTE, f"{path} is unmounted {unseen}"
     if kind in REMOTE:
-        yield (
-            NOTE,
-            f"{point} is {kind}: locks may not reach other machines, and solo hangs with its server (choose a local --dir)",
-        )
+        risk = "locks may not reach other machines, and solo hangs with its server (choose a local --dir)"
+        yield NOTE, f"{point} is {kind}: {risk}"
     elif kind == "overlay":
         yield NOTE, f"{point} is overlay: each container has names of its own there"
     else:
         yield GOOD, f"{point} is {kind}" + (", emptied at each boot, which is fine" if kind in GONE_AT_BOOT else "")
 
 
-def check_locks(asked):
+def check_locks(asked: str | None) -> Findings:
     """Does one process see the lock of another?"""
+    path = find_base(asked)
+    folder = path if os.path.isdir(path) else find_existing(path, asked)
     try:
-        path = find_base(asked)
-        folder = path if os.path.isdir(path) else find_existing(path, asked)
         # It has a name: mergerfs opens no file by /proc/PID/fd once that has none.
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
             words = [sys.executable, "-IS", "-c", LOCK_CHECK, file.name]
@@ -328,7 +296,7 @@ def check_locks(asked):
             held = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
             fcntl.flock(file, fcntl.LOCK_UN)
             free = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
-    except (SoloError, FileNotFoundError):
+    except FileNotFoundError:
         return  # check_directory reports it
     except OSError as error:
         yield BAD, f"cannot try flock(2): {error.strerror}"
@@ -339,7 +307,7 @@ def check_locks(asked):
         yield BAD, f"flock(2) does not work in {path} (choose another place with --dir)"
 
 
-def check_processes(asked):
+def check_processes(asked: str | None) -> Findings:
     """Can solo identify processes, by /proc, pidfd and prctl?"""
     try:
         read_self()
@@ -373,55 +341,45 @@ def is_proc_hidden() -> bool:
     return bool(mounts) and not any(f"hidepid={off}" in mounts[0] for off in ("0", "off"))
 
 
-def check_sockets(asked):
+def check_sockets(asked: str | None) -> Findings:
     """Can --via socket read /proc/net/unix?"""
     try:
         list_addresses()
-        yield (
-            GOOD,
-            f"--via socket works, between all processes in this network namespace ({read_namespace('self', 'net')})",
-        )
+        where = f"in this network namespace ({read_namespace('self', 'net')})"
+        yield GOOD, f"--via socket works, between all processes {where}"
     except (SoloError, OSError) as error:
         yield NOTE, f"--via socket does not work: {error}"
 
 
-def check_kernel_settings(asked):
+def check_kernel_settings(asked: str | None) -> Findings:
     """Which kernel settings concern shared directories?"""
     value = "".join(read_lines("/proc/sys/fs/protected_regular")).strip()
-    if value and value != "0":
-        yield (
-            GOOD,
-            f"fs.protected_regular is {value}: files of others in sticky directories are opened without creating them",
-        )
+    if value not in ("", "0"):
+        how = "files of others in sticky directories are opened without creating them"
+        yield GOOD, f"fs.protected_regular is {value}: {how}"
     if "".join(read_lines("/proc/sys/fs/protected_hardlinks")).strip() == "0":
-        yield (
-            NOTE,
-            "fs.protected_hardlinks is 0: another user can put a link to your file in the place of a shared gate",
-        )
+        risk = "another user can put a link to your file in the place of a shared gate"
+        yield NOTE, f"fs.protected_hardlinks is 0: {risk}"
 
 
-def check_environment(asked):
+def check_environment(asked: str | None) -> Findings:
     """Does the environment name places that cron, ssh or systemd would not use?"""
-    home = os.environ.get("HOME")
-    try:
+    home, own = os.environ.get("HOME"), None
+    with suppress(SoloError):  # no home directory: check_directory reports it
         own = find_base(None)
-    except SoloError:
-        own = None  # no home directory: check_directory reports it
     in_home = own and own.endswith(HOME_PLACE)
-    if not asked and in_home and home and not own.startswith(home.rstrip("/") + "/"):
+    if own and not asked and in_home and home and not own.startswith(home.rstrip("/") + "/"):
         yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
     if asked and not os.path.isabs(asked):
-        yield (
-            NOTE,
-            f"--dir {asked} is relative: contenders in another working directory have other names (use an absolute path)",
-        )
+        risk = "contenders in another working directory have other names (use an absolute path)"
+        yield NOTE, f"--dir {asked} is relative: {risk}"
     for variable, default in (("SOLO_DIR", own), ("SOLO_VIA", FILE)):
         value = os.environ.get(variable)
         if value and os.path.normpath(value) != default:
             yield NOTE, f"{variable} is set to {value}: unless cron and systemd have the same, there are two locks"
 
 
-def check_installation(asked):
+def check_installation(asked: str | None) -> Findings:
     """Does solo start as fast as it can, and see what it inherited?"""
     if "solo_ignored" not in sys._xoptions:
         yield NOTE, "started without its stub: which signals were ignored is guessed from the parent (CAVEATS, solo(1))"
@@ -433,7 +391,7 @@ def check_installation(asked):
         yield NOTE, "solo was installed for another version of Python, and starts slower (install it again)"
 
 
-def check_cron(asked):
+def check_cron(asked: str | None) -> Findings:
     """Does cron, if there is one, find solo by its name, in the PATH that it sets?"""
     typed = os.path.abspath(sys.argv[0])
     if not any(shutil.which(program, path=f"{CRON_PATH}:/usr/sbin:/sbin") for program in CRON):
@@ -442,7 +400,7 @@ def check_cron(asked):
         yield NOTE, f"cron does not find solo in {CRON_PATH}: write {typed} in crontabs, or set PATH there"
 
 
-def check_generated_names(asked):
+def check_generated_names(asked: str | None) -> Findings:
     """Are there many names of one program? A name made from changing arguments never excludes another run."""
     try:
         names = [name for name, _ in find_names(open_place(asked)) if LIKE_GENERATED.fullmatch(name)]
@@ -453,23 +411,20 @@ def check_generated_names(asked):
             yield NOTE, f"{program} ran under {count} names made from its words; runs of one job need one name: -n NAME"
 
 
-CHECKS: "tuple[Callable[[str | None], Iterator[tuple[str, str]]], ...]" = (
-    check_directory,
-    check_trust,
-    check_file_system,
-    check_locks,
-    check_processes,
-    check_sockets,
-    check_journal,
-    check_kernel_settings,
-    check_environment,
-    check_installation,
-    check_cron,
-    check_generated_names,
-)
+CHECKS: tuple[Callable[[str | None], Findings], ...] = (
+    check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal,
+    check_kernel_settings, check_environment, check_installation, check_cron, check_generated_names,
+)  # fmt: skip
 
 
-def find_file_system(path: str) -> tuple:
+def examine_machine(asked: str | None) -> Iterator[tuple[str, str, str]]:
+    """Yield (check, state, text) of each finding."""
+    for check in CHECKS:
+        with suppress(SoloError):  # check_directory has reported it
+            yield from ((check.__name__.removeprefix("check_"), *finding) for finding in check(asked))
+
+
+def find_file_system(path: str) -> tuple[str, str]:
     """Return (kind, mount point) of the file system that `path` is on."""
     path, best = os.path.realpath(path), ("unknown", "/")
     for line in read_lines("/proc/self/mounts"):
@@ -481,7 +436,7 @@ def find_file_system(path: str) -> tuple:
     return best
 
 
-def read_lines(path: str) -> list:
+def read_lines(path: str) -> list[str]:
     """Return the lines of a file, or none if it cannot be read."""
     try:
         # Only a newline ends a line: mount points may contain the other characters at which Python splits.

@@ -135,9 +135,8 @@ def check_units(words: "list[str]", flags: "list[str]", directory: "str | None")
             from solo.text.hints import UNITS_OF_TIME
 
             if unit.lower() in UNITS_OF_TIME and not has_traces(unit, directory):
-                raise UsageError(
-                    f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h (for a name {unit}: {flag} {number}s {unit})"
-                )
+                remedy = f"for a name {unit}: {flag} {number}s {unit}"
+                raise UsageError(f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h ({remedy})")
 
 
 def check_before(before: "dict[str, Any]", name: str) -> None:

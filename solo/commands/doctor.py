@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from solo.argv import is_engine
-from solo.commands.checks import BAD, CHECKS
+from solo.commands.checks import BAD, examine_machine
 from solo.errors import UsageError
 from solo.text.tables import format_json
 from solo.text.width import print_clean
@@ -22,23 +22,20 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
     Return 0 if no check fails, else 1. Raises UsageError for names without an option that reads files.
     """
+    if "crontab" in options and "unit" in options:
+        raise UsageError("--crontab and --unit exclude each other")
     if "crontab" in options or "unit" in options:
         from solo.commands import jobs
 
         return jobs.run(options, names)
     if names:
         raise UsageError(f"doctor {names[0]}: a FILE needs --crontab or --unit")
-    findings = [
-        {"check": check.__name__.removeprefix("check_"), "state": state, "text": text}
-        for check in CHECKS
-        for state, text in check(options.get("dir"))
-    ]
+    found = [*examine_machine(options.get("dir"))]
     if is_engine(options):
         from solo.commands import remote
 
-        findings += [
-            {"check": "engine", "state": state, "text": text} for state, text in remote.examine(options["via"])
-        ]
+        found += [("engine", *finding) for finding in remote.examine(options["via"])]
+    findings = [dict(zip(("check", "state", "text"), finding)) for finding in found]
     if options.get("json"):
         print(format_json(findings))
     else:

@@ -1,8 +1,12 @@
 """`solo history`: every run and every skip in the journals: a table, and on a terminal a picture above it."""
 
+from __future__ import annotations
+
 from time import localtime, strftime, time
+from typing import Any
 
 from solo.argv import is_engine
+from solo.commands.list import make_table as make_list
 from solo.commands.lookup import check_names, check_via, describe_place, open_queue, report_unknown
 from solo.errors import SoloError, UsageError
 from solo.history.reader import find_histories, find_history
@@ -14,28 +18,19 @@ from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
 from solo.text.describe import format_span, name_signal
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
-from solo.text.tables import (
-    NAME,
-    add_notes,
-    describe_claim,
-    format_json,
-    format_time,
-    open_console,
-    print_rows,
-    print_table,
-)
+from solo.text.tables import describe_claim, format_json, format_time, open_console, print_rows, print_table
 from solo.text.users import find_user
 from solo.text.width import clean, measure, pad
 from solo.tickets import LIVE, ORPHANED
 
-COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
+COLUMNS = "NAME TIME OUTCOME WAITED RAN PID USER HOST NOTE COMMAND".split()
 UNKNOWN, HELD, RELEASED, LEFT = "unknown", "held", "released", "ended"
 SHORTEST_PICTURE = 20  # characters
 LEAST_ROWS, LEAST_NAMES = 10, 3  # of the table, of the picture
 OTHER_LINES = 9  # headings, the lines about what is left out, a prompt of some lines
 
 
-def run(options: dict, names: list) -> int:
+def run(options: dict[str, Any], names: list[str]) -> int:
     """Print the runs and skips of `names` and of the names nested in them, or all, oldest first.
 
     Return 125 on a read error.
@@ -51,11 +46,12 @@ def run(options: dict, names: list) -> int:
     elif rows and (console := open_console()):
         print_picture_and_table(console, rows, after, options.get("via"))
     else:
-        print_rows(*make_table(rows, options.get("via")), empty=f"no runs known: {describe_place(options)}")
+        columns, lines = make_table(rows, options.get("via"))
+        print_rows(columns, lines, empty=f"no runs known: {describe_place(options)}")
     return 0 if complete else SoloError.status
 
 
-def collect(options: dict, names: list, after: float = 0.0) -> tuple:
+def collect(options: dict[str, Any], names: list[str], after: float = 0.0) -> tuple[Any, ...]:
     """Return ([a row per run or skip that still runs or ended at `after` or later], whether all could be read)."""
     if is_engine(options):
         from solo.commands import remote
@@ -78,7 +74,7 @@ def collect(options: dict, names: list, after: float = 0.0) -> tuple:
     return [row for _, row in sorted(found, key=lambda pair: pair[0])], complete
 
 
-def list_rows(name: str, history, options: dict, origin, after: float = 0.0) -> list:
+def list_rows(name: str, history: Any, options: dict[str, Any], origin: Any, after: float = 0.0) -> list[Any]:
     """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is refused."""
     states, rows, again = None, [], None
     if after:  # a run that began before its part of the journal may still be running
@@ -99,7 +95,7 @@ def list_rows(name: str, history, options: dict, origin, after: float = 0.0) -> 
     return rows
 
 
-def find_states(queue) -> dict:
+def find_states(queue: Any) -> dict[tuple[int, int], Any]:
     """Return {(launcher, child): state} of the holds in `queue`: the token of a run at an engine names no ticket."""
     if queue is None:
         return {}
@@ -112,12 +108,12 @@ def find_states(queue) -> dict:
         queue.leave()
 
 
-def was_kept(one) -> bool:
+def was_kept(one: Any) -> bool:
     """Return whether solo hold acquired the name: its launcher has ended then."""
     return one.is_kept and one.event in (STARTED, ENDED)
 
 
-def name_outcome(one, state) -> str:
+def name_outcome(one: Any, state: Any) -> str:
     if was_kept(one):
         return RELEASED if one.event == ENDED else HELD if state else LEFT
     if one.event == STARTED:
@@ -127,7 +123,7 @@ def name_outcome(one, state) -> str:
     return decode(one.event)
 
 
-def make_row(name: str, one, state) -> dict:
+def make_row(name: str, one: Any, state: Any) -> dict[str, Any]:
     """Return a row as --json prints it: times in RFC 3339, spans in seconds.
 
     `state` is the state of a hold that still runs.
@@ -158,43 +154,37 @@ def make_row(name: str, one, state) -> dict:
     }
 
 
-def make_table(rows: list, via=None) -> tuple:
-    """Return (columns, lines of cells) of the rows, with their notes, and their hosts as in `solo list`."""
-    from solo.commands.list import add_hosts
-
-    return add_notes(*add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via), rows)
+def make_table(rows: list[Any], via: str | None = None) -> tuple[Any, Any]:
+    """Return (columns, lines of cells) of the rows."""
+    return make_list(COLUMNS, rows, via, **CELLS)
 
 
-def make_cells(row: dict) -> tuple:
-    """Return the cells of one row, in the order of COLUMNS. A run that did not start has its reason as COMMAND."""
-    outcome = row["outcome"]
-    if outcome == FAILED:
-        outcome = f"exit {row['code']}"
-    elif outcome == SIGNALED:
-        outcome = name_signal(row["signal"])
-    when = row["time"].replace("T", " ")[: len("2026-01-31 23:59:59")]
-    text = format_reason(row) if row["reason"] else " ".join(row["command"])
-    return (
-        row["name"],
-        when,
-        outcome,
-        format_span(row["waited"]),
-        format_span(row["ran"]),
-        row["child"] if outcome == ORPHANED else row["launcher"] or row["child"],
-        row["user"],
-        text,
-    )
+def format_outcome(row: dict[str, Any]) -> str:
+    if row["outcome"] == FAILED:
+        return f"exit {row['code']}"
+    return name_signal(row["signal"]) if row["outcome"] == SIGNALED else row["outcome"]
 
 
-def format_reason(row: dict) -> str:
-    """Return the reason of a skip without the words that the columns NAME and OUTCOME already have."""
-    return row["reason"].removeprefix(f"{row['name']}: ").removeprefix("busy: ")
+CELLS = {
+    "TIME": lambda row: row["time"].replace("T", " ")[: len("2026-01-31 23:59:59")],
+    "OUTCOME": format_outcome,
+    "WAITED": lambda row: format_span(row["waited"]),
+    "RAN": lambda row: format_span(row["ran"]),
+    "PID": lambda row: row["child"] if row["outcome"] == ORPHANED else row["launcher"] or row["child"],
+    "USER": lambda row: row["user"],
+    "COMMAND": lambda row: format_reason(row) or " ".join(row["command"]),
+}
+
+
+def format_reason(row: dict[str, Any]) -> str:
+    """Return why nothing ran, without the words that the columns NAME and OUTCOME already have."""
+    return (row["reason"] or "").removeprefix(f"{row['name']}: ").removeprefix("busy: ")
 
 
 # --- on a terminal -----------------------------------------------------------------------------------------------
 
 
-def print_picture_and_table(console, rows: list, after: float, via=None):
+def print_picture_and_table(console: Any, rows: list[Any], after: float, via: str | None = None) -> None:
     """Print a picture of all rows, and below it a table of the last ones that fit on the terminal."""
     runs = [row for row in rows if row["outcome"] != decode(UNNOTIFIED)]
     names = list(dict.fromkeys(row["name"] for row in reversed(runs)))
@@ -210,38 +200,28 @@ def print_picture_and_table(console, rows: list, after: float, via=None):
         console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")
 
 
-def find_styles(rows: list) -> dict:
-    """Return the style of each text in the column OUTCOME."""
-    return {make_cells(row)[2]: STYLES[row["outcome"]] for row in rows}
-
-
 STYLES = {
-    OK: "green",
-    RELEASED: "green",
-    LEFT: "green",
-    RUNNING: "bold green",
-    HELD: "bold green",
+    **dict.fromkeys((OK, RELEASED, LEFT), "green"),
+    **dict.fromkeys((RUNNING, HELD), "bold green"),
     ORPHANED: "bold red",
-    FAILED: "red",
-    SIGNALED: "red",
-    TIMED_OUT: "red",
-    LOST: "red",
-    UNKNOWN: "red",
     "skipped": "yellow",
-    "refused": "red",
-    decode(UNNOTIFIED): "red",
 }
 BAD = (FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, "refused")
-MARKS = {"run": "━", "bad": "✗", "skipped": "○", "none": " "}
-ASCII_MARKS = {"run": "=", "bad": "x", "skipped": "o", "none": " "}
-MARK_STYLES = {"run": "green", "bad": "bold red", "skipped": "yellow", "none": ""}
+NOTHING, RUN, SKIP, FAILURE = range(4)  # a failure hides a skip, and a skip a run
+MARKS, ASCII_MARKS = " ━○✗", " =ox"
+MARK_STYLES = ("", "green", "yellow", "bold red")
 
 
-def make_picture(rows: list, after: float, now: float, width: int, encoding: str):
+def find_styles(rows: list[Any]) -> dict[str, Any]:
+    """Return the style of each text in the column OUTCOME."""
+    return {format_outcome(row): STYLES.get(row["outcome"], "red") for row in rows}
+
+
+def make_picture(rows: list[Any], after: float, now: float, width: int, encoding: str) -> Any:
     """Return a line per name: bars for its runs, marks for skips and failures, and how long its runs took."""
     from rich.text import Text
 
-    by_name = {}
+    by_name: dict[str, list[Any]] = {}
     for row in rows:
         by_name.setdefault(row["name"], []).append(row)
     begin = max(after, min(read_time(row["time"]) for row in rows))
@@ -251,23 +231,19 @@ def make_picture(rows: list, after: float, now: float, width: int, encoding: str
     widths = [max(map(len, column)) for column in zip(titles, *stats.values())]
     room = max(map(measure, map(clean, by_name)))
     cells = max(SHORTEST_PICTURE, width - room - sum(widths) - 2 * len(widths) - 3)
-    left, right = format_minute(begin), "now"
-    lines = [Text(" " * room + "  " + left + right.rjust(cells - len(left)) + join(titles, widths), style="bold")]
+    left = strftime("%Y-%m-%d %H:%M", localtime(begin))
+    lines = [Text(" " * room + "  " + left + "now".rjust(cells - len(left)) + join(titles, widths), style="bold")]
     for name, mine in by_name.items():
         line = Text(pad(clean(name), room) + "  ")
-        for kind in draw(mine, begin, now, cells):
-            line.append(marks[kind], style=MARK_STYLES[kind])
+        for mark in draw(mine, begin, now, cells):
+            line.append(marks[mark], style=MARK_STYLES[mark])
         line.append(join(stats[name], widths))
         lines.append(line)
     return Text("\n").join(lines)
 
 
-def join(cells, widths: list) -> str:
+def join(cells: Any, widths: list[Any]) -> str:
     return "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths))
-
-
-def format_minute(seconds: float) -> str:
-    return strftime("%Y-%m-%d %H:%M", localtime(seconds))
 
 
 def read_time(text: str) -> float:
@@ -276,44 +252,31 @@ def read_time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def draw(rows: list, begin: float, now: float, cells: int) -> list:
-    """Return the kind of each of `cells` equal spans between `begin` and `now`.
-
-    A failure hides a skip, and a skip a run.
-    """
-    kinds = ["none"] * cells
+def draw(rows: list[Any], begin: float, now: float, cells: int) -> list[Any]:
+    """Return the mark of each of `cells` equal spans between `begin` and `now`."""
+    marks = [NOTHING] * cells
     scale = cells / max(now - begin, 0.001)
-
-    def find_cell(seconds):
-        return min(cells - 1, max(0, int((seconds - begin) * scale)))
-
     for row in rows:
         start = read_time(row["time"])
-        last = find_cell(start + (row["ran"] or 0))
-        if row["outcome"] == "skipped":
-            if kinds[last] != "bad":
-                kinds[last] = "skipped"
-            continue
-        for at in range(find_cell(start), last + 1):
-            if kinds[at] == "none":
-                kinds[at] = "run"
-        if row["outcome"] in BAD:
-            kinds[last] = "bad"
-    return kinds
+        first, last = [
+            min(cells - 1, max(0, int((seconds - begin) * scale))) for seconds in (start, start + (row["ran"] or 0))
+        ]
+        for at in range(first, last):
+            marks[at] = max(marks[at], RUN)
+        mark = SKIP if row["outcome"] == "skipped" else FAILURE if row["outcome"] in BAD else RUN
+        marks[last] = max(marks[last], mark)
+    return marks
 
 
-def make_stats(rows: list) -> list:
+def make_stats(rows: list[Any]) -> list[Any]:
     """Return the cells beside the picture of one name: runs, failures, skips, and percentiles of the durations."""
-    spans = sorted(row["ran"] for row in rows if row["end"])
-    counts = [
-        sum(row["outcome"] not in ("skipped", "refused") for row in rows),
-        sum(row["outcome"] in BAD for row in rows),
-        sum(row["outcome"] == "skipped" for row in rows),
-    ]
-    return [*map(str, counts), *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
+    spans, outcomes = sorted(row["ran"] for row in rows if row["end"]), [row["outcome"] for row in rows]
+    skips, failures = outcomes.count("skipped"), sum(outcome in BAD for outcome in outcomes)
+    counts = map(str, (len(rows) - skips - outcomes.count("refused"), failures, skips))
+    return [*counts, *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
 
 
-def find_percentile(ordered: list, percent: int):
+def find_percentile(ordered: list[Any], percent: int) -> Any:
     """Return the nearest-rank percentile: the smallest value that `percent` of all do not exceed.
 
     None if there are none.

@@ -64,8 +64,7 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
         raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
     check_together(options)
     drop_umask()
-    kept = choose_kept(options)
-    hold = Keeping(Plan({**options, "name": names}), kept)
+    hold = Keeping(Plan({**options, "name": names}), choose_kept(options))
     hold.acquire()
     hold.keep("export" in options)
     if posix.isatty(2) and "quiet" not in options and "export" not in options:
@@ -230,7 +229,8 @@ class Timer:
     descriptor = None
 
     def __init__(self, seconds: float) -> None:
-        self.words = [b"solo", b"hold", b"--for", encode(describe_seconds(seconds))]
+        whole = format_duration(seconds) if seconds == seconds // 1 else f"{seconds:g}s"
+        self.words = [b"solo", b"hold", b"--for", encode("forever" if seconds > LONGEST_SLEEP else whole)]
         reader, self.writer = posix.pipe()
         pid = posix.fork()
         if pid == 0:
@@ -249,12 +249,6 @@ class Timer:
 
     def dismiss(self) -> None:
         posix.kill(self.identity[0], SIGKILL)  # our child, not reaped: its pid is its own
-
-
-def describe_seconds(seconds: float) -> str:
-    if seconds > LONGEST_SLEEP:
-        return "forever"
-    return format_duration(seconds) if seconds == int(seconds) else f"{seconds:g}s"
 
 
 def sleep(reader: int, seconds: float) -> None:
@@ -288,19 +282,15 @@ def find_process(pid: int) -> "tuple[int, int]":
         unseen = "there is no such process" if gone else f"/proc/{pid} cannot be read: {error.strerror}{remedy}"
         raise SoloError(f"cannot hold for pid {pid}: {unseen}") from None
     group = int(status[status.index(b"\nTgid:") :].split(None, 2)[1])
-    reason = (
-        "the process has ended"
-        if stat.is_dead()
-        else f"it is a thread of pid {group}"
-        if group != pid
-        else "it is solo hold itself"
-        if pid == posix.getpid()
-        else "it is another user's process"
-        if not is_ours
-        else "it is in another pid namespace (run solo hold there)"  # other contenders would look for it in ours
-        if ours not in (theirs, FIRST_PID_NAMESPACE)
-        else None
-    )
+    reasons = {
+        "the process has ended": stat.is_dead(),
+        f"it is a thread of pid {group}": group != pid,
+        "it is solo hold itself": pid == posix.getpid(),
+        "it is another user's process": not is_ours,
+        # Other contenders would look for it in our namespace.
+        "it is in another pid namespace (run solo hold there)": ours not in (theirs, FIRST_PID_NAMESPACE),
+    }
+    reason = next((reason for reason, applies in reasons.items() if applies), None)
     if reason:
         raise SoloError(f"cannot hold for pid {pid}: {reason}")
     return pid, stat.start
@@ -310,18 +300,12 @@ def warn_of_fork(pid: int, name: str) -> None:
     """Print a warning if the caller is a fork of `pid`, as in `( solo hold --pid $$ ... ) &`: $$ is the main shell's pid."""
     caller = posix.getppid()
     try:
-        if caller != pid and descends_from(caller, pid) and is_fork(caller, pid):
-            say(
-                f"{name}: held for pid {pid}, not for its subshell, pid {caller} (for that one: solo hold --pid parent)"
-            )
+        first, second = [(read_words(each), posix.readlink(f"/proc/{each}/exe")) for each in (caller, pid)]
+        if caller != pid and descends_from(caller, pid) and first == second:  # it still runs what `pid` does
+            remedy = "for that one: solo hold --pid parent"
+            say(f"{name}: held for pid {pid}, not for its subshell, pid {caller} ({remedy})")
     except OSError:
         pass  # one has just ended, or is hidden
-
-
-def is_fork(caller: int, pid: int) -> bool:
-    """Whether the process still runs what `pid` does. Raises OSError."""
-    parts = [(read_words(each), posix.readlink(f"/proc/{each}/exe")) for each in (caller, pid)]
-    return parts[0] == parts[1]
 
 
 def read_words(pid: int) -> "list[bytes]":

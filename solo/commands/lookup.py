@@ -1,10 +1,13 @@
 """Find the tickets of a name, for the subcommands. Looking needs no gate and changes nothing."""
 
+from __future__ import annotations
+
 import posix
+from collections.abc import Iterator
 from itertools import islice
 
 from solo.argv import is_engine
-from solo.directories import find_base, open_base, open_below, split_name
+from solo.directories import Directory, find_base, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
 from solo.history.names import find_names
 from solo.identity import read_origin
@@ -16,10 +19,14 @@ from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
 from solo.tickets import LIVE, ORPHANED, Queue, is_published
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MOST_NAMES = 5000  # to compare with an unknown one
 
 
-def check_via(where: str):
+def check_via(where: str) -> None:
     """Raise UsageError if `where` names no backend, SoloError if it cannot be verified."""
     if where not in LOCAL_BACKENDS:
         from solo.engines.targets import find_target
@@ -27,7 +34,7 @@ def check_via(where: str):
         find_target(where)
 
 
-def open_queue(name: str, options: dict, origin):
+def open_queue(name: str, options: dict[str, Any], origin: Any) -> Any:
     """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is refused."""
     via = options.get("via", FILE)
     check_via(via)
@@ -42,7 +49,7 @@ def open_queue(name: str, options: dict, origin):
         return None
 
 
-def read_skips(queue) -> dict:
+def read_skips(queue: Any) -> dict[str, Any]:
     """Return the skips in a row by mode, without the modes that have none."""
     try:
         queue.gate.read_unlocked()
@@ -51,7 +58,7 @@ def read_skips(queue) -> dict:
         return {}
 
 
-def check_names(names: list):
+def check_names(names: list[str]) -> None:
     """Raise UsageError for an invalid name."""
     for name in names:
         if not name:
@@ -59,7 +66,7 @@ def check_names(names: list):
         split_name(name)
 
 
-def check_known(name: str, options: dict, verb: str):
+def check_known(name: str, options: dict[str, Any], verb: str) -> None:
     """Raise SoloError if `name` has no directory, journal or file of --once-per: it may be mistyped, or another user's.
 
     Sockets and engines keep nothing of an idle name, so every name is known there.
@@ -73,7 +80,7 @@ def check_known(name: str, options: dict, verb: str):
     raise SoloError(f"{name}: cannot {verb} it: not among the {describe_place(options)}{remedy}")
 
 
-def report_unknown(name: str, options: dict, verb: str) -> bool:
+def report_unknown(name: str, options: dict[str, Any], verb: str) -> bool:
     """Print the error of check_known on stderr. Return True if there was one."""
     try:
         check_known(name, options, verb)
@@ -83,7 +90,7 @@ def report_unknown(name: str, options: dict, verb: str) -> bool:
         return True
 
 
-def visit_queues(names: list, options: dict, visit) -> bool:
+def visit_queues(names: list[str], options: dict[str, Any], visit: Any) -> bool:
     """Call `visit(name, queue)` for each name; the queue is None if the name was never used.
 
     Print an error for a name that is refused. Return whether every visit returned True.
@@ -103,15 +110,20 @@ def visit_queues(names: list, options: dict, visit) -> bool:
     return complete
 
 
-def has_traces(name: str, directory) -> bool:
-    """Does a name have a directory, a journal or a file of --once-per?"""
+def open_names(directory: str | None, *names: str) -> Directory:
+    """Open the directory of all names, or of one. Raises SoloError, or FileNotFoundError if it is missing."""
+    parts = [part for name in names for part in split_name(name)]
+    return open_below(open_base(find_base(directory), directory), parts)
 
-    def open_lock():
-        return open_below(open_base(find_base(directory), directory), split_name(name))
 
-    for open_one in (open_lock, lambda: open_place(directory, name)):
+PLACES = (open_names, open_place)  # where a name can be: in that of the journals also by a file of --once-per
+
+
+def has_traces(name: str, directory: str | None) -> bool:
+    """Whether a name has a directory, a journal or a file of --once-per."""
+    for open_one in PLACES:
         try:
-            close(open_one().fd)
+            close(open_one(directory, name).fd)
             return True
         except FileNotFoundError:
             pass
@@ -120,11 +132,11 @@ def has_traces(name: str, directory) -> bool:
     return False
 
 
-def list_known(directory):
+def list_known(directory: str | None) -> Iterator[str]:
     """Yield every name that has a directory, a journal or a file of --once-per, some of them twice."""
-    for open_all in (lambda: open_base(find_base(directory), directory), lambda: open_place(directory)):
+    for open_one in PLACES:
         try:
-            base = open_all()
+            base = open_one(directory)
         except (FileNotFoundError, SoloError):
             continue
         try:
@@ -133,7 +145,7 @@ def list_known(directory):
             close(base.fd)
 
 
-def describe_place(options: dict) -> str:
+def describe_place(options: dict[str, Any]) -> str:
     """Return whose names the options mean: `names of alice, in /home/alice/.local/state/solo`."""
     if is_engine(options):
         from solo.engines.targets import find_target
@@ -146,7 +158,7 @@ def describe_place(options: dict) -> str:
     return f"names of {find_user(posix.geteuid())}, in {find_base(None)}"
 
 
-def open_living(queue, wanted=is_published, key=None):
+def open_living(queue: Any, wanted: Any = is_published, key: Any = None) -> Iterator[Any]:
     """Yield the living tickets whose files are `wanted`, holds first, or in the order of `key`.
 
     The caller closes them.
@@ -159,7 +171,7 @@ def open_living(queue, wanted=is_published, key=None):
             ticket.close()
 
 
-def find_in_the_way(queue, claim: Claim):
+def find_in_the_way(queue: Any, claim: Claim) -> Iterator[Any]:
     """Yield the living tickets that `claim` would have to wait for: conflicting holds, and every waiter."""
     for ticket in open_living(queue):
         if ticket.is_hold and not find_conflicts(claim, [read_claim(ticket)]):
@@ -168,12 +180,12 @@ def find_in_the_way(queue, claim: Claim):
             yield ticket
 
 
-def plan_exclusive(name: str) -> list:
+def plan_exclusive(name: str) -> list[Any]:
     """Return the (name, claim) of each part that an exclusive hold of `name` needs."""
     return plan_claims([name], Claim(EXCLUSIVE))
 
 
-def warn_of_program(words: list) -> None:
+def warn_of_program(words: list[str]) -> None:
     """Warn that `solo ls` runs ls(1): on a terminal, or if an argument is a name of solo."""
     from solo.text.hints import MEANINGS
 

@@ -4,9 +4,12 @@ https://prometheus.io/docs/instrumenting/exposition_formats/, not OpenMetrics: t
 this format, and would not see that a counter of OpenMetrics is one.
 """
 
+from __future__ import annotations
+
 import posix
 import sys
 from time import time
+from typing import Any
 
 from solo import __version__
 from solo.commands.list import collect
@@ -28,6 +31,7 @@ MODE = 0o644  # of a new file: its reader is another user
 SLOTS_WORD = MODE_WORDS[SLOTS]
 SUFFIXES = {"gauge": ("",), "counter": ("",), "summary": ("_sum", "_count")}  # of the samples of a family
 # A name has few runs a day: a histogram of them would be a dozen of nearly empty series for each name.
+# fmt: off
 FAMILIES = (
     ("solo_held", "gauge", "Number of holders."),
     ("solo_held_seconds", "gauge", "Seconds for which the oldest holder has held the name."),
@@ -45,16 +49,13 @@ FAMILIES = (
     ("solo_overdue_after_seconds", "gauge", "Seconds after which a command is overdue."),
     ("solo_wait_seconds", "summary", "Seconds for which commands waited before they started."),
     ("solo_last_success_timestamp_seconds", "gauge", "When a command last ended with status 0."),
-    (
-        "solo_last_failure_timestamp_seconds",
-        "gauge",
-        "When a command last failed, or one started whose launcher was killed too.",
-    ),
+    ("solo_last_failure_timestamp_seconds", "gauge", "When a command last failed, or one started whose launcher was killed too."),
     ("solo_killed_runs", "gauge", "Commands in the journal that were killed together with their launchers."),
 )
+# fmt: on
 
 
-def run(options: dict, names: list) -> int:
+def run(options: dict[str, Any], names: list[str]) -> int:
     """Print the metrics, or replace the file of --output with them.
 
     Return 125 if a name cannot be read; the others are there.
@@ -70,12 +71,13 @@ def run(options: dict, names: list) -> int:
     return 0 if complete else SoloError.status
 
 
-def collect_samples(options: dict, names: list) -> tuple:
+def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...]:
     """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all could be read)."""
     samples, readable, origin, histories = {}, True, read_origin(), {}
-    generated, living = set(), set()
+    generated: set[str] = set()
+    living: set[tuple[str, int]] = set()
 
-    def visit(row, ticket):
+    def visit(row: Any, ticket: Any) -> None:
         record = ticket.record
         if record is not None:
             living.add((row["name"], record.launcher[0]))
@@ -91,7 +93,8 @@ def collect_samples(options: dict, names: list) -> tuple:
             histories[name] = history
             generated.update({name} if history.events and history.events[-1].is_generated else ())
             samples[name, FILE] = {**held, **count_runs(history)}
-            samples[name, FILE]["solo_skips_in_a_row"] = count_skips(name, history.totals, options, origin)
+            skips = count_skips(name, options, origin) if history.totals.skips else 0
+            samples[name, FILE]["solo_skips_in_a_row"] = skips
     rows, complete = collect(options.get("dir"), options.get("via"), names, visit=visit)
     if complete and held:
         for name, history in histories.items():
@@ -102,15 +105,12 @@ def collect_samples(options: dict, names: list) -> tuple:
     return samples, generated, complete and readable
 
 
-def count_killed(mine: dict, name: str, history, living: set, directory):
+def count_killed(mine: dict[str, Any], name: str, history: Any, living: set[Any], directory: str | None) -> None:
     """Add the runs without an end whose launcher lives no more: nobody has written how they ended."""
-
-    def find_open(runs: list) -> dict:
-        return {run.token: run for run in runs if run.event == STARTED and not run.is_kept}
-
-    killed = [run for run in find_open(history.list_runs()).values() if (name, run.launcher) not in living]
+    started = [run for run in history.list_runs() if run.event == STARTED and not run.is_kept]
+    killed = [run for run in started if (name, run.launcher) not in living]
     if killed:  # or they have ended since we read the journal
-        still = find_open(find_history(directory, name).list_runs())
+        still = {run.token for run in find_history(directory, name).list_runs() if run.event == STARTED}
         killed = [run for run in killed if run.token in still]
     mine["solo_killed_runs"] = len(killed)
     for run in killed:
@@ -118,7 +118,7 @@ def count_killed(mine: dict, name: str, history, living: set, directory):
         mine["solo_last_failure_timestamp_seconds"] = max(failed, run.time)
 
 
-def count_runs(history) -> dict:
+def count_runs(history: Any) -> dict[str, Any]:
     """Return the samples of a name that come from its journal."""
     totals = history.totals
     mine = {
@@ -136,19 +136,16 @@ def count_runs(history) -> dict:
     usual = choose_usual([run.ran for run in history.events if run.is_success])
     if usual is not None:
         mine.update(solo_usual_seconds=usual.median, solo_overdue_after_seconds=usual.overdue_after)
-    if totals.last_success:
-        mine["solo_last_success_timestamp_seconds"] = totals.last_success
-    if totals.last_failure:
-        mine["solo_last_failure_timestamp_seconds"] = totals.last_failure
+    for outcome, when in (("success", totals.last_success), ("failure", totals.last_failure)):
+        if when:
+            mine[f"solo_last_{outcome}_timestamp_seconds"] = when
     if history.events and history.events[-1].mode == SLOTS:
         mine.update(solo_slots=history.events[-1].slots, solo_slots_taken=0)
     return mine
 
 
-def count_skips(name: str, totals: Totals, options: dict, origin) -> int:
+def count_skips(name: str, options: dict[str, Any], origin: Any) -> int:
     """Return the skips in a row that the gate counts, as `solo show` prints them; 0 if it cannot be read."""
-    if not totals.skips:
-        return 0
     try:
         queue = open_queue(name, {"dir": options.get("dir")}, origin)
     except SoloError:
@@ -161,23 +158,19 @@ def count_skips(name: str, totals: Totals, options: dict, origin) -> int:
         queue.leave()
 
 
-def add_row(mine: dict, row: dict, now: float):
+def add_row(mine: dict[str, Any], row: dict[str, Any], now: float) -> None:
     """Add a ticket, a row of `solo list`, to the samples of its name."""
+    is_held = row["state"] != "waiting"
+    mine["solo_held" if is_held else "solo_waiting"] += 1
     if row["mode"] == SLOTS_WORD:
         mine["solo_slots"] = max(row["slots"], mine.get("solo_slots", 0))
-        mine.setdefault("solo_slots_taken", 0)
-    if row["state"] == "waiting":
-        mine["solo_waiting"] += 1
-        return
-    mine["solo_held"] += 1
-    if row["mode"] == SLOTS_WORD:
-        mine["solo_slots_taken"] += row["take"]
-    if row["since"] is not None:
+        mine["solo_slots_taken"] = mine.get("solo_slots_taken", 0) + row["take"] * is_held
+    if is_held and row["since"] is not None:
         age = round(max(0.0, now - row["since"]), 3)
         mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
 
 
-def find_common_labels(directory) -> dict:
+def find_common_labels(directory: str | None) -> dict[str, Any]:
     """Return the labels that all samples have: one scrape can have the files of many directories and users.
 
     A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
@@ -190,7 +183,7 @@ def find_common_labels(directory) -> dict:
     return {"dir": path, "user": find_user(posix.geteuid())}
 
 
-def format_metrics(samples: dict, generated: set, common: dict) -> str:
+def format_metrics(samples: dict[tuple[str, str], Any], generated: set[Any], common: dict[str, Any]) -> str:
     lines = [
         "# HELP solo_build_info The version of solo that wrote this.",
         "# TYPE solo_build_info gauge",
@@ -207,7 +200,7 @@ def format_metrics(samples: dict, generated: set, common: dict) -> str:
     return "\n".join([*lines, "# EOF\n"])
 
 
-def format_labels(**labels) -> str:
+def format_labels(**labels: Any) -> str:
     return "{" + ",".join(f'{label}="{quote_label(text)}"' for label, text in labels.items()) + "}"
 
 
@@ -223,7 +216,7 @@ def quote_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def write_atomically(path: str, text: str):
+def write_atomically(path: str, text: str) -> None:
     """Replace the contents of `path` by `text`: a reader finds the old or the new ones. Raise SoloError.
 
     A device or pipe is written to instead.

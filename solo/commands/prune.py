@@ -3,14 +3,16 @@
 A name is removed under its gate. A contender that arrives meanwhile finds the gate gone and creates the name again.
 """
 
+from __future__ import annotations
+
 import posix
 import re
 from errno import ENOTEMPTY
 from itertools import islice
 from time import time
 
-from solo.commands.lookup import find_in_the_way, open_queue
-from solo.directories import STICKY, Directory, find_base, open_base, open_below, tighten
+from solo.commands.lookup import PLACES, find_in_the_way, open_queue
+from solo.directories import STICKY, Directory, open_below, tighten
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.files import PAST
@@ -22,24 +24,25 @@ from solo.modes import EXCLUSIVE, Claim
 from solo.obstacles import find_living
 from solo.tickets import READABLE, UNPUBLISHED, Queue
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_names; some users choose such names
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
 
-def prune_generated_names(directory):
+def prune_generated_names(directory: str | None) -> None:
     """Remove lock directories and journals of names that solo made from commands and that were idle for IDLE seconds.
 
     Look at MOST_LOOKED_AT names, in a window that moves with the clock, and remove at most MOST_REMOVED. The journal
     says whether solo made a name. Raises SoloError, OSError.
     """
     options = {"dir": directory, "history": IDLE}
-    for open_all, remove in (
-        (lambda: open_base(find_base(directory), directory), clean),
-        (lambda: open_place(directory), forget),
-    ):
+    for open_one, remove in zip(PLACES, (clean, forget)):
         try:
-            base = open_all()
+            base = open_one(directory)
         except FileNotFoundError:
             continue
         try:
@@ -53,7 +56,7 @@ def prune_generated_names(directory):
             close(base.fd)
 
 
-def is_idle(base, name: str) -> bool:
+def is_idle(base: Any, name: str) -> bool:
     """Has no ticket come or gone, and was no journal written, for IDLE seconds?"""
     try:
         times = [
@@ -66,7 +69,7 @@ def is_idle(base, name: str) -> bool:
     return time() - max(times) >= IDLE
 
 
-def is_generated(name: str, directory) -> bool:
+def is_generated(name: str, directory: str | None) -> bool:
     """Did solo make this name from a command, each time that it was used? True for the second of a pair, without a
     journal.
     """
@@ -80,7 +83,7 @@ def is_generated(name: str, directory) -> bool:
     return bool(events) and all(event.is_generated for event in events)
 
 
-def clean(name: str, base, options: dict):
+def clean(name: str, base: Any, options: dict[str, Any]) -> Any:
     """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says so, or None."""
     queue = open_queue(name, options, read_origin())
     if queue is None:
@@ -92,7 +95,7 @@ def clean(name: str, base, options: dict):
                 if file.startswith(UNPUBLISHED):
                     queue.remove(file)
                 else:
-                    ticket = find_living(queue, file)
+                    ticket: Any = find_living(queue, file)
                     if ticket is not None:
                         tighten(ticket.fd, queue.place.mode & READABLE)
                         ticket.close()
@@ -107,7 +110,7 @@ def clean(name: str, base, options: dict):
     return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead and not removed else "removed" if removed else None
 
 
-def remove_name(name: str, queue: Queue, base) -> bool:
+def remove_name(name: str, queue: Queue, base: Any) -> bool:
     """Remove the gate and directory of a name. Return False if a contender made a new gate first, or the name must
     stay.
 
@@ -123,7 +126,7 @@ def remove_name(name: str, queue: Queue, base) -> bool:
         return False
 
 
-def remove_directory(name: str, base):
+def remove_directory(name: str, base: Any) -> None:
     """Remove the empty directory of a name in `base`. Raises OSError, SoloError.
 
     Each part above it is opened by itself: in a shared directory another user may have put a link there.
@@ -136,10 +139,9 @@ def remove_directory(name: str, base):
         close(place.fd)
 
 
-def forget(name: str, base, options: dict):
-    """Remove the journal of an idle name if it was not written to for options["history"] seconds.
-
-    Return as `clean` does.
+def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
+    """Remove the journal of an idle name if it was not written to for options["history"] seconds. Return a text that says
+    so, or None.
     """
     if is_used(name, options):
         return None
@@ -165,7 +167,7 @@ def forget(name: str, base, options: dict):
     return "history removed"
 
 
-def is_used(name: str, options: dict) -> bool:
+def is_used(name: str, options: dict[str, Any]) -> bool:
     """Does a name have a holder or a waiter?"""
     queue = open_queue(name, options, read_origin())
     if queue is None:

@@ -167,18 +167,17 @@ def choose(name: str, queue: "Queue", options: "dict[str, Any]") -> KeptHold:
         whose = "root" if kept[0].uid == 0 else f"{find_user(kept[0].uid)} and root"
         raise SoloError(f"held by {describe_owner(kept[0].ticket)}: only {whose} can release it")
     if pid is not None:
-        ours = [hold for hold in ours if hold.pid == pid]
-        if not ours:
+        wanted = [hold for hold in ours if hold.pid == pid]
+        if not wanted:
             raise SoloError(f"not held for pid {pid}")
-        return ours[0]
+        return wanted[0]
+    by_process = {hold.process: hold for hold in reversed(ours)}
     for process in walk_parents(posix.getppid()):
-        for hold in ours:
-            if hold.process == process:
-                return hold
+        if process in by_process:
+            return by_process[process]
     pids = list({hold.process: describe_pid(hold.process, hold.record.origin, queue.origin) for hold in ours}.values())
     if len(pids) > 1:
         more = ", ..." if pids[MOST_PIDS:] else ""
-        raise SoloError(
-            f"held for {len(pids)} processes: pids {', '.join(pids[:MOST_PIDS])}{more} (choose one with --pid)"
-        )
+        shown = ", ".join(pids[:MOST_PIDS])
+        raise SoloError(f"held for {len(pids)} processes: pids {shown}{more} (choose one with --pid)")
     return ours[0]

@@ -1,7 +1,11 @@
 """The subcommands where an engine keeps the locks: rows made from its entries, and requests to its launchers."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
+from typing import Any
 
 from solo.commands.lookup import plan_exclusive
 from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer
@@ -22,7 +26,7 @@ SAMPLES = 5  # calls, for the latency
 
 
 @contextmanager
-def look(via: str, is_view: bool = True):
+def look(via: str, is_view: bool = True) -> Iterator[Any]:
     """Yield the engine, connected. Raise Unreachable, SoloError."""
     engine = open_engine(via, Terms(TTL))
     engine.is_view = is_view
@@ -37,7 +41,7 @@ def look(via: str, is_view: bool = True):
         release(engine)
 
 
-def release(engine):
+def release(engine: Any) -> None:
     try:
         engine.release()
         engine.close()
@@ -45,7 +49,7 @@ def release(engine):
         pass  # we held nothing there
 
 
-def collect(via: str, names: list) -> list:
+def collect(via: str, names: list[str]) -> list[Any]:
     """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
         entries = engine.list_entries()
@@ -57,12 +61,13 @@ def collect(via: str, names: list) -> list:
     ]
 
 
-def collect_runs(via: str, names: list) -> list:
+def collect_runs(via: str, names: list[str]) -> list[Any]:
     """Return [(name, Run)] of the outcomes of `names` and of the names nested in them, or all, by this host's clock."""
     with look(via) as engine:
         if not engine.keeps_outcomes:
             raise SoloError(f"{engine.where}: cannot keep a history (etcd, ZooKeeper, Redis and PostgreSQL can)")
-        found = dict.fromkeys(pair for name in names or [None] for pair in engine.read_outcomes(name))
+        wanted: list[Any] = names or [None]
+        found = dict.fromkeys(pair for name in wanted for pair in engine.read_outcomes(name))
         skew = engine.skew
     runs = [(name, run) for name, text in found for run in parse(name, text)[1] if run.start]
     for _, run in runs:
@@ -70,7 +75,7 @@ def collect_runs(via: str, names: list) -> list:
     return runs
 
 
-def make_row(entry, where: str) -> dict:
+def make_row(entry: Any, where: str) -> dict[str, Any]:
     record = entry.record
     return {
         "name": entry.name,
@@ -90,7 +95,7 @@ def make_row(entry, where: str) -> dict:
     }
 
 
-def wait(options: dict, names: list) -> int:
+def wait(options: dict[str, Any], names: list[str]) -> int:
     """Do as commands.wait.run does, but poll the engine."""
     deadline = monotonic() + options.get("timeout", FOREVER)
     has_waited = True
@@ -106,14 +111,14 @@ def wait(options: dict, names: list) -> int:
     return 0
 
 
-def find_in_the_way(engine, part: str, claim) -> list:
+def find_in_the_way(engine: Any, part: str, claim: Any) -> list[Any]:
     """Return the entries that `claim` would have to wait for: conflicting holds, and every waiter."""
     return [
         entry for entry in engine.list_entries(part) if not entry.is_held or find_conflicts(claim, [entry.record.claim])
     ]
 
 
-def stop(options: dict, names: list) -> int:
+def stop(options: dict[str, Any], names: list[str]) -> int:
     """Do as commands.stop.run does. Each launcher ends its command after the next renewal of its lease."""
     if "kill_after" in options:
         raise UsageError("stop cannot use --kill-after with an engine: the option of the holder's launcher counts")
@@ -124,7 +129,7 @@ def stop(options: dict, names: list) -> int:
     return 0 if complete else SoloError.status
 
 
-def stop_name(engine, name: str, with_waiting: bool) -> bool:
+def stop_name(engine: Any, name: str, with_waiting: bool) -> bool:
     """Ask the launchers of one name to end, and print each end. Return False if one could not be asked."""
     begin = monotonic()
     left, complete = ask_to_end(engine, name, with_waiting)
@@ -138,9 +143,10 @@ def stop_name(engine, name: str, with_waiting: bool) -> bool:
     return complete
 
 
-def ask_to_end(engine, name: str, with_waiting: bool) -> tuple:
+def ask_to_end(engine: Any, name: str, with_waiting: bool) -> tuple[dict[str, str], bool]:
     """Return ({key: description} of the entries whose launchers were asked, whether all could be asked)."""
-    asked, complete = {}, True
+    asked: dict[str, str] = {}
+    complete = True
     for entry in engine.list_entries(name):
         if entry.record.claim.mode in INTENTIONS or not (entry.is_held or with_waiting):
             continue
@@ -153,7 +159,7 @@ def ask_to_end(engine, name: str, with_waiting: bool) -> tuple:
     return asked, complete
 
 
-def examine(via: str):
+def examine(via: str) -> Iterator[Any]:
     """Yield (state, text) of each finding of `solo doctor`."""
     try:
         begin = read_boot_clock()
@@ -169,20 +175,9 @@ def examine(via: str):
         return
     yield "ok", f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in {latency * 1000:.1f} ms"
     terms = Terms(engine.ttl)
-    yield (
-        "ok",
-        (
-            f"a lease lives {terms.ttl:g}s; it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s;"
-            f" commands survive an outage of {terms.outage:.3g}s"
-        ),
-    )
-    yield (
-        "ok",
-        (
-            f"without an answer the command gets SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL"
-            f" {terms.life - MARGIN:.4g}s after it,"
-            f" and the kernel's {MARGIN:g}s later; that leaves {terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%}"
-            f" and {LATENCY:g}s to die"
-        ),
-    )
+    renewed = f"it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s"
+    yield "ok", f"a lease lives {terms.ttl:g}s; {renewed}; commands survive an outage of {terms.outage:.3g}s"
+    ends = f"SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL {terms.life - MARGIN:.4g}s after it,"
+    left = f"{terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%} and {LATENCY:g}s to die"
+    yield "ok", f"without an answer the command gets {ends} and the kernel's {MARGIN:g}s later; that leaves {left}"
     yield from findings

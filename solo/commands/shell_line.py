@@ -88,12 +88,9 @@ def split_line(line: str) -> list[Command]:
     while at < len(line) and line[at] != "#":
         token, command = TOKEN.match(line, at), commands[-1]
         if not token:
-            is_open = re.match(r"[<>&|\d \t]*(?:['\"`\\]|\$[({])", line[at:])
-            raise (
-                Unclosed("a quote or a bracket without an end")
-                if is_open
-                else Unclear(f"{line[at : at + 2]} at this place")
-            )
+            if re.match(r"[<>&|\d \t]*(?:['\"`\\]|\$[({])", line[at:]):
+                raise Unclosed("a quote or a bracket without an end")
+            raise Unclear(f"{line[at : at + 2]} at this place")
         if token["redirection"]:
             command.redirections.append(at)
         elif token["sign"] == "(" and command.words:

@@ -1,11 +1,15 @@
 """`solo show`: everything about a name: its holders with their processes, its waiters, its last runs and its files."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from posix import uname
 from time import time
+from typing import Any
 
 from solo.argv import is_engine
 from solo.commands import history
-from solo.commands.list import add_hosts, add_usual, format_age, format_mode, format_pid, format_user, look_at
+from solo.commands.list import add_usual, format_age, format_mode, format_pid, format_user, look_at, make_table
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import check_names, describe_place, read_skips, report_unknown, visit_queues
 from solo.commands.processes import Processes
@@ -18,7 +22,7 @@ from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration, format_rough
 from solo.text.rows import make_row
-from solo.text.tables import add_notes, format_json, format_time, format_times, print_rows
+from solo.text.tables import format_json, format_time, format_times, print_rows
 from solo.text.width import print_clean
 from solo.tickets import LIVE, ORPHANED
 
@@ -27,13 +31,13 @@ LAST_RUNS = 5
 ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "name")  # of psutil
 
 
-def run(options: dict, names: list) -> int:
+def run(options: dict[str, Any], names: list[str]) -> int:
     """Print each name as text, or with --json an array of objects.
 
     Return 125 if one cannot be read or was never used.
     """
     check_names(names)
-    unknown: list = []
+    unknown: list[str] = []
     if is_engine(options):
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
         # Of a host's launchers only one at a time is in the engine's queue.
@@ -57,12 +61,12 @@ def run(options: dict, names: list) -> int:
     return 0 if complete and not unknown else SoloError.status
 
 
-def collect_all(names: list, options: dict) -> tuple:
+def collect_all(names: list[str], options: dict[str, Any]) -> tuple[Any, ...]:
     """Return ([an object per name], whether every name could be read)."""
     origin, shown = read_origin(), []
 
-    def show(name, queue) -> bool:
-        errors: list = []
+    def show(name: Any, queue: Any) -> bool:
+        errors: list[SoloError] = []
         shown.append(collect(name, queue, options, origin, errors.append))
         for error in errors:
             say(f"{name}: {error}")
@@ -71,7 +75,7 @@ def collect_all(names: list, options: dict) -> tuple:
     return shown, visit_queues(names, options, show)
 
 
-def find_journal(directory, name: str):
+def find_journal(directory: str | None, name: str) -> Any:
     """Return the path of a name's journal, or None if it has just been removed. Raise SoloError if it is refused."""
     try:
         place = open_place(directory, name)
@@ -81,23 +85,14 @@ def find_journal(directory, name: str):
     return f"{place.path}/{JOURNAL}"
 
 
-def collect(name: str, queue, options: dict, origin, report) -> dict:
+def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report: Any) -> dict[str, Any]:
     """Return the object of one name, as --json prints it.
 
     `holds` and `waiting` are rows of `solo list`; holds also have `processes`. `runs` are the last rows of `solo
     history`. Call `report` with each SoloError of a ticket that cannot be read.
     """
     via = options.get("via", FILE)
-    known = {
-        "name": name,
-        "via": via,
-        "path": None,
-        "journal": None,
-        "skips": {},
-        "holds": [],
-        "waiting": [],
-        "runs": [],
-    }
+    known = make_empty(name, via)
     if via == FILE:
         rows = history.list_rows(name, find_history(options.get("dir"), name), options, origin)
         if rows:
@@ -122,16 +117,18 @@ def collect(name: str, queue, options: dict, origin, report) -> dict:
     return known
 
 
-def add_processes(holds: list):
+def add_processes(holds: list[Any]) -> None:
     """Add its `processes` to the row of each (row, pids of its roots)."""
-    processes = Processes() if holds else None
-    if processes and processes.problem:
+    if not holds:
+        return
+    processes = Processes()
+    if processes.problem:
         say(processes.problem)
     for row, roots in holds:
         row["processes"] = list_processes(processes, roots)
 
 
-def open_readable(queue, report):
+def open_readable(queue: Any, report: Any) -> Iterator[Any]:
     """Yield the living tickets, holds first; call `report` with the SoloError of each that cannot be read."""
     for ticket in look_at(queue, queue.list_files()):
         if isinstance(ticket, SoloError):
@@ -142,22 +139,29 @@ def open_readable(queue, report):
             ticket.close()
 
 
-def collect_remote(name: str, via: str, rows: list) -> dict:
+def collect_remote(name: str, via: str, rows: list[Any]) -> dict[str, Any]:
     """Return the same object for a name at an engine. It has no processes: they can be seen on their own host only."""
     mine = [{**row, "names": [name], "processes": []} for row in rows if row["name"] == name]
+    known = make_empty(name, via)
+    known["holds"] = [row for row in mine if row["state"] == "held"]
+    known["waiting"] = [row for row in mine if row["state"] == "waiting"]
+    return known
+
+
+def make_empty(name: str, via: str) -> dict[str, Any]:
     return {
         "name": name,
         "via": via,
         "path": None,
         "journal": None,
         "skips": {},
+        "holds": [],
+        "waiting": [],
         "runs": [],
-        "holds": [row for row in mine if row["state"] == "held"],
-        "waiting": [row for row in mine if row["state"] == "waiting"],
     }
 
 
-def list_processes(processes: Processes, roots: list) -> list:
+def list_processes(processes: Processes, roots: list[Any]) -> list[Any]:
     """Return an object for each of these processes and their descendants, parents first."""
     return [
         {
@@ -174,11 +178,11 @@ def list_processes(processes: Processes, roots: list) -> list:
     ]
 
 
-WAITING_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "COMMAND")
+WAITING_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "HOST", "NOTE", "COMMAND")
 PROCESS_COLUMNS = ("PID", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
 
 
-def print_name(known: dict, place: str):
+def print_name(known: dict[str, Any], place: str) -> None:
     """Print one name. `place` says whose names were looked at, for a name without tickets."""
     skips, runs = describe_skips(sum(known["skips"].values())), known["runs"]
     if known["holds"] or known["waiting"]:
@@ -188,19 +192,18 @@ def print_name(known: dict, place: str):
     for row in known["holds"]:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
-        lines = [make_waiting_cells(at, row) for at, row in enumerate(known["waiting"], 1)]
-        columns, lines = add_hosts(WAITING_COLUMNS, lines, known["waiting"], known["via"])
-        print_section(["waiting:"], *add_notes(columns, lines, known["waiting"]))
+        waiting = [{**row, "place": place} for place, row in enumerate(known["waiting"], 1)]
+        cells = {"PLACE": lambda row: row["place"], "PID": lambda row: format_pid(row, "launcher")}
+        print_section(["waiting:"], *make_table(WAITING_COLUMNS, waiting, known["via"], **cells))
     if runs:
         columns, lines = history.make_table(runs)
-        cells = [line[1:] for line in lines]
-        print_section(["last runs:"], columns[1:], cells, "OUTCOME", history.find_styles(runs))
+        print_section(["last runs:"], columns[1:], [line[1:] for line in lines], "OUTCOME", history.find_styles(runs))
     files = [f"{title:<9}{known[key]}" for title, key in (("files:", "path"), ("journal:", "journal")) if known[key]]
     if files:
         print_section(files, (), [])
 
 
-def print_section(head: list, columns: tuple, rows: list, *styles):
+def print_section(head: list[Any], columns: tuple[Any, ...], rows: list[Any], *styles: Any) -> None:
     """Print an empty line, the lines of `head`, and a table of `rows` if there are any."""
     print()
     for text in head:
@@ -209,7 +212,7 @@ def print_section(head: list, columns: tuple, rows: list, *styles):
         print_rows(columns, rows, *styles)
 
 
-def describe_hold(row: dict) -> list:
+def describe_hold(row: dict[str, Any]) -> list[Any]:
     """Return the lines about one hold."""
     holder = format_pid(row, "launcher") or format_pid(row, "child")
     if holder is None:
@@ -226,24 +229,13 @@ def describe_hold(row: dict) -> list:
     ]
 
 
-def describe_usual(row: dict) -> str:
+def describe_usual(row: dict[str, Any]) -> str:
     """Return `, usually 4m,`; "" if nothing is known."""
     overdue = " (overdue)" if row["overdue"] else ""
     return "" if row["usual"] is None else f", usually {format_rough(row['usual'])}{overdue},"
 
 
-def make_process_cells(process: dict) -> tuple:
+def make_process_cells(process: dict[str, Any]) -> tuple[Any, ...]:
     size, command = f"{process['resident_bytes'] // KIB} KiB", "  " * process["depth"] + " ".join(process["command"])
     cpu, age = f"{process['cpu_seconds']:.2f}s", format_duration(process["seconds"])
     return process["pid"], process["state"], cpu, size, age, command
-
-
-def make_waiting_cells(place: int, row: dict) -> tuple:
-    return (
-        place,
-        format_pid(row, "launcher"),
-        format_user(row),
-        format_mode(row),
-        format_age(row),
-        " ".join(row["command"]),
-    )

@@ -3,7 +3,10 @@
 Contenders that arrive later are left alone.
 """
 
+from __future__ import annotations
+
 from time import monotonic, sleep
+from typing import Any
 
 from solo.argv import is_engine
 from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
@@ -22,7 +25,7 @@ from solo.tickets import HOLD, MOST_OPEN, is_published
 LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 
 
-def run(options: dict, names: list) -> int:
+def run(options: dict[str, Any], names: list[str]) -> int:
     """Print a line for each process that was ended. Return 125 if one could not be ended or a name was never used."""
     check_names(names)
     if is_engine(options):
@@ -34,7 +37,7 @@ def run(options: dict, names: list) -> int:
     return 0 if complete and known == names else SoloError.status
 
 
-def stop_name(name: str, queue, options: dict) -> bool:
+def stop_name(name: str, queue: Any, options: dict[str, Any]) -> bool:
     """End the holders of one name. Return False if one could not be ended, after reporting it.
 
     Raises SoloError if only names nested in it are held.
@@ -43,7 +46,8 @@ def stop_name(name: str, queue, options: dict) -> bool:
     if stop is not None and stop.left:
         return stop.run()
     holds = [] if queue is None else list_holds(queue)
-    nested = [hold for hold in holds if hold.record and hold.record.claim.mode in INTENTIONS]  # others arrived later
+    # Others arrived later.
+    nested: list[Any] = [hold for hold in holds if hold.record and hold.record.claim.mode in INTENTIONS]
     if nested:
         inner = [one for one in nested[0].record.names if one.startswith(f"{name}/")]
         what = inner[0] if inner else "a name nested in it"
@@ -58,7 +62,7 @@ class Stop:
     A waiter may acquire the name while it is being stopped. Its new hold then takes its place in `left`.
     """
 
-    def __init__(self, name: str, queue, kill_after: float, with_waiting: bool):
+    def __init__(self, name: str, queue: Any, kill_after: float, with_waiting: bool) -> None:
         self.name, self.queue, self.with_waiting = name, queue, with_waiting
         self.eviction, self.begin = Eviction(kill_after), monotonic()
         found, _ = find_targets(queue, lambda ticket: True, with_waiting)
@@ -66,8 +70,8 @@ class Stop:
         self.left = {ticket.file: describe(ticket) for ticket in found}
         self.launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
         self.decided = set(self.left)  # holds that are known to be in `left`, or not
-        self.waiting = set()  # waiters that the current look has met
-        self.looked_twice = set()  # waiters that one look missed
+        self.waiting: set[str] = set()  # waiters that the current look has met
+        self.looked_twice: set[str] = set()  # waiters that one look missed
 
     def run(self) -> bool:
         """Send signals until all have ended, and print each end. Return False if one could not be ended."""
@@ -83,13 +87,13 @@ class Stop:
                 self.wait(due)
         return not self.eviction.refused
 
-    def look(self) -> tuple:
+    def look(self) -> tuple[Any, ...]:
         """Return (the tickets to signal, the files of all tickets of `left` that are still there)."""
         self.waiting.clear()
         targets, settling = find_targets(self.queue, self.is_target, self.with_waiting)
         return targets, {ticket.file for ticket in targets} | settling
 
-    def is_target(self, ticket) -> bool:
+    def is_target(self, ticket: Any) -> bool:
         """Is the ticket in `left`, or is it the hold of a waiter that was? A look asks about the waiters first."""
         if not ticket.is_hold:
             self.waiting.add(ticket.file)
@@ -97,7 +101,7 @@ class Stop:
             self.decide(ticket)
         return ticket.file in self.left
 
-    def decide(self, hold):
+    def decide(self, hold: Any) -> None:
         """Let a new hold take the place of the waiter that it was.
 
         A launcher that still waits may be seen too early.
@@ -111,22 +115,22 @@ class Stop:
         if gone or not waited:
             self.decided.add(hold.file)
 
-    def is_unsure(self, here: set) -> bool:
+    def is_unsure(self, here: set[Any]) -> bool:
         """Is a waiter missing for the first time? It may have acquired the name after the files were listed."""
         missing = {file for file in self.launchers if file in self.left and file not in here} - self.looked_twice
         self.looked_twice |= missing
         return bool(missing)
 
-    def report_ended(self, here: set):
+    def report_ended(self, here: set[Any]) -> None:
         for file in [file for file in self.left if file not in here]:
             print_clean(f"{self.name}: ended {self.left.pop(file)} after {format_duration(monotonic() - self.begin)}")
 
-    def report_refused(self):
+    def report_refused(self) -> None:
         for file in [file for file in self.left if file in self.eviction.refused]:
             say(f"{self.name}: {self.eviction.refused[file]}")
             self.left.pop(file)
 
-    def wait(self, due: float):
+    def wait(self, due: float) -> None:
         """Block until a target may have ended, or until `due`. Poll while a launcher is about to end."""
         targets, here = self.look()
         if targets and len(here) == len(targets):
@@ -136,39 +140,37 @@ class Stop:
         close_all(targets)
 
 
-def refuse_own_ancestors(queue, targets: list):
+def refuse_own_ancestors(queue: Any, targets: list[Any]) -> None:
     """Raise SoloError if one of them is above this process: to stop it would end the script that asks for that."""
-    above = find_own_ancestors(queue, [ticket for ticket in targets if ticket.is_hold])
+    above: list[Any] = find_own_ancestors(queue, [ticket for ticket in targets if ticket.is_hold])
     if above:
         close_all(targets)
         remedy = "solo release ends only the hold" if above[0].record.is_kept else "exit ends the job"
-        raise SoloError(
-            f"cannot stop it from inside: {describe_owner(above[0])} is an ancestor of this process ({remedy})"
-        )
+        owner = describe_owner(above[0])
+        raise SoloError(f"cannot stop it from inside: {owner} is an ancestor of this process ({remedy})")
 
 
-def find_targets(queue, is_wanted, with_waiting: bool) -> tuple:
+def find_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> tuple[Any, ...]:
     """Return (the living tickets that `is_wanted`, waiters first; the files of those that need no signal).
 
     A waiting ticket whose launcher already runs its command is about to vanish: it needs none.
     """
     targets = open_targets(queue, is_wanted, with_waiting)
-    running = {
-        identify_launcher(ticket) for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child
-    }
+    started = [ticket for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child]
+    running = set(map(identify_launcher, started))
     settling = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
     close_all(settling)
     return [ticket for ticket in targets if ticket not in settling], {ticket.file for ticket in settling}
 
 
-def open_targets(queue, is_wanted, with_waiting: bool) -> list:
+def open_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> list[Any]:
     """Return the living tickets that `is_wanted`, without holds of a parent for a nested name. MOST_OPEN stay open."""
 
-    def is_asked_for(file):
+    def is_asked_for(file: Any) -> Any:
         return is_published(file) and (with_waiting or file.startswith(HOLD))
 
-    targets = []
-    for ticket in open_living(queue, is_asked_for, order_waiters_first):
+    targets: list[Any] = []
+    for ticket in open_living(queue, is_asked_for, lambda file: (file.startswith(HOLD), file)):
         is_target = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
         if not is_target or len(targets) >= MOST_OPEN:
             ticket.close()
@@ -177,11 +179,7 @@ def open_targets(queue, is_wanted, with_waiting: bool) -> list:
     return targets
 
 
-def order_waiters_first(file: str) -> tuple:
-    return file.startswith(HOLD), file
-
-
-def describe(ticket) -> str:
+def describe(ticket: Any) -> str:
     """Describe the owner of the ticket, and close it."""
     record = ticket.read_record()
     ticket.close()

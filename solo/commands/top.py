@@ -3,6 +3,8 @@
 A key ends the selected one.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import select
@@ -11,22 +13,26 @@ import sys
 import termios
 import tty
 from time import monotonic, strftime
+from typing import Any
 
 from solo.argv import is_engine
 from solo.commands import stop
-from solo.commands.list import STYLES, add_usual, add_usual_column, collect, format_age, format_pid, format_user
+from solo.commands.list import STYLES, add_usual, collect, format_pid, make_table
 from solo.commands.lookup import check_names, check_via, open_queue
 from solo.commands.processes import Processes
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
 from solo.identity import read_origin
 from solo.kernel import ENDING
+from solo.plan import KILL_AFTER
 from solo.process.tree import find_roots
-from solo.text.tables import GAP, NAME, fit, print_rows
+from solo.text.tables import GAP, fit, print_rows
 from solo.text.width import clean, cut, measure, pad, print_clean
 
+Row = dict[str, Any]
+Key = tuple[str, str, int]
 INTERVAL = 1.0  # seconds
-COLUMNS = (NAME, "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
+COLUMNS = "NAME STATE PID FOR CPU MEMORY USER USUAL COMMAND".split()
 MIB = 1 << 20
 MESSAGE_STAYS = 5.0  # seconds
 HELP = "up/down: select   s: stop it   q: quit"
@@ -35,15 +41,14 @@ KEYS = {b"\x1b[A": UP, b"\x1bOA": UP, b"k": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN
 SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.?)?|.", re.DOTALL)  # ECMA-48: CSI, SS3, or a byte
 
 
-def run(options: dict, names: list) -> int:
+def run(options: dict[str, Any], names: list[str]) -> int:
     """Show the view until q or a signal. Without a terminal, or on a dumb one, print it once."""
     check_names(names)
     if "via" in options:
         check_via(options["via"])
     if is_engine(options):
-        raise UsageError(
-            "top cannot show processes of other machines (solo list shows the holders and waiters at an engine)"
-        )
+        remedy = "solo list shows the holders and waiters at an engine"
+        raise UsageError(f"top cannot show processes of other machines ({remedy})")
     view = View(options, names)
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
@@ -59,7 +64,7 @@ def run(options: dict, names: list) -> int:
     return 0
 
 
-def show(view, screen):
+def show(view: Any, screen: Any) -> None:
     """Draw the view once a second and obey keys, until q."""
     key, due = None, monotonic()
     while key != QUIT:
@@ -78,31 +83,29 @@ def show(view, screen):
 class View:
     """The contents of the screen: `rows` of `solo list`, the `selected` one, the one we `asked` about, and a `message`."""
 
-    def __init__(self, options: dict, names: list):
+    def __init__(self, options: dict[str, Any], names: list[str]) -> None:
         self.options = options
         self.names = names
-        self.rows = []
-        self.selected = None
-        self.asked = None
+        self.rows: list[Row] = []
+        self.selected: Key | None = None
+        self.asked: Row | None = None
         self.message, self.message_time = "", 0.0
-        self.evictions = {}
+        self.evictions: dict[Key, tuple[Row, Eviction]] = {}
         self.usage = Usage()
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Read all rows again, and take the next step of each eviction."""
         if monotonic() > self.message_time + MESSAGE_STAYS:
             self.message = ""
         for row, _ in list(self.evictions.values()):
             self.end(row)
-        roots = {}
-        self.rows, _ = collect(
-            self.options.get("dir"),
-            self.options.get("via"),
-            self.names,
-            self.show_message,
-            lambda row, ticket: roots.update({identify(row): find_roots(ticket) if ticket.is_hold else []}),
-        )
-        add_usual(self.rows, self.options.get("dir"))
+        roots, where = {}, self.options.get("dir")
+
+        def visit(row: Any, ticket: Any) -> None:
+            roots[identify(row)] = find_roots(ticket) if ticket.is_hold else []
+
+        self.rows, _ = collect(where, self.options.get("via"), self.names, self.show_message, visit)
+        add_usual(self.rows, where)
         problem = self.usage.measure(roots)
         if problem and not self.message:
             self.show_message(problem)
@@ -113,19 +116,19 @@ class View:
             self.show_message(f"{describe(self.asked)} has ended by itself")
             self.asked = None
 
-    def show_message(self, message: str):
+    def show_message(self, message: str) -> None:
         """Show a message for some seconds."""
         self.message, self.message_time = clean(message), monotonic()
 
-    def press(self, key):
+    def press(self, key: Any) -> None:
         """Act on a key."""
         if key is None:
             return
-        keys = list(map(identify, self.rows))
+        keys: list[Key | None] = [*map(identify, self.rows)]
         at = keys.index(self.selected) if self.selected in keys else 0
         if self.asked:
             if key == YES:
-                self.evictions[identify(self.asked)] = self.asked, Eviction(stop.KILL_AFTER)
+                self.evictions[identify(self.asked)] = self.asked, Eviction(KILL_AFTER)
                 self.show_message(f"ending {describe(self.asked)}")
             self.asked = None
         elif key in (UP, DOWN) and keys:
@@ -133,47 +136,42 @@ class View:
         elif key == STOP and keys:
             self.asked, self.message = self.rows[at], ""
 
-    def end(self, row: dict):
+    def end(self, row: Row) -> None:
         """Take the next step of ending the owner of a row, or report that it has ended."""
         key = identify(row)
         try:
             queue = open_queue(row["name"], {**self.options, "via": row["via"]}, read_origin())
             try:
-                targets, settling = (
-                    stop.find_targets(queue, lambda ticket: ticket.number == key[-1], True) if queue else ([], ())
-                )
+                targets, settling = [], set()
+                if queue:
+                    targets, settling = stop.find_targets(queue, lambda ticket: ticket.number == key[-1], True)
                 if targets or settling:
                     self.evictions[key][1].act_on_all(targets)
                     return
             finally:
                 if queue is not None:
                     queue.leave()
-            self.show_message(
-                f"{describe(row)} no longer waits" if row["state"] == "waiting" else f"ended {describe(row)}"
-            )
+            who = describe(row)
+            self.show_message(f"{who} no longer waits" if row["state"] == "waiting" else f"ended {who}")
         except SoloError as error:
             self.show_message(f"{row['name']}: {error}")
         del self.evictions[key]
 
-    def make_table(self) -> tuple:
-        """Return (columns, lines of cells)."""
-        return add_usual_column(COLUMNS, list(map(self.make_cells, self.rows)), self.rows)
+    def make_table(self) -> tuple[Any, Any]:
+        """Return (columns, lines of clean cells)."""
+        cells = {
+            "PID": find_pid,
+            "CPU": lambda row: self.find_usage(row)[0],
+            "MEMORY": lambda row: self.find_usage(row)[1],
+        }
+        columns, lines = make_table(COLUMNS, self.rows, None, **cells)
+        return columns, [list(map(clean, line)) for line in lines]
 
-    def make_cells(self, row: dict) -> list:
-        cpu, memory = self.usage.find(identify(row))
-        cells = (
-            row["name"],
-            row["state"],
-            find_pid(row),
-            format_age(row),
-            cpu,
-            memory,
-            format_user(row),
-            " ".join(row["command"]),
-        )
-        return list(map(clean, cells))
+    def find_usage(self, row: Row) -> tuple[str, str]:
+        """Return (CPU, memory) of the processes of a row as texts."""
+        return self.usage.found.get(identify(row), ("-", "-"))
 
-    def render(self, width: int, height: int):
+    def render(self, width: int, height: int) -> Any:
         """Return the whole screen as a Text of rich."""
         from rich.text import Text
 
@@ -188,7 +186,7 @@ class View:
             text.truncate(max(1, width), overflow="ellipsis")
         return Text("\n", end="", no_wrap=True, overflow="crop").join(texts)
 
-    def render_title(self, width: int):
+    def render_title(self, width: int) -> Any:
         """Return the counts, and the time of day at the right edge."""
         from rich.text import Text
 
@@ -196,9 +194,9 @@ class View:
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
         return Text(title + strftime("%H:%M:%S").rjust(max(1, width - len(title))), style="bold")
 
-    def render_rows(self, columns: list, lines: list, widths: list, room: int) -> list:
+    def render_rows(self, columns: list[Any], lines: list[Any], widths: list[Any], room: int) -> list[Any]:
         """Return the `room` rows around the selected one."""
-        keys = list(map(identify, self.rows))
+        keys: list[Key | None] = [*map(identify, self.rows)]
         at = keys.index(self.selected) if self.selected in keys else 0
         first = max(0, min(at - room // 2, len(keys) - room))
         return [
@@ -207,7 +205,7 @@ class View:
         ]
 
 
-def render_row(columns, cells, widths: list, style: str, styles=None):
+def render_row(columns: Any, cells: Any, widths: list[Any], style: str, styles: Any = None) -> Any:
     """Return one row in `style`. The cell of the column STATE also has the style that `styles` has for its text."""
     from rich.text import Text
 
@@ -218,16 +216,16 @@ def render_row(columns, cells, widths: list, style: str, styles=None):
     return text
 
 
-def identify(row: dict) -> tuple:
+def identify(row: Row) -> Key:
     """Return the key of a row's ticket; its last part is the number."""
     return row["via"], row["name"], row["ticket"]
 
 
-def describe(row: dict) -> str:
+def describe(row: Row) -> str:
     return clean(f"{row['name']}: pid {find_pid(row)} ({' '.join(row['command'])})")
 
 
-def find_pid(row: dict):
+def find_pid(row: Row) -> Any:
     """Return the pid that the busy line names: of the launcher, or of the process of an orphan or a kept hold."""
     return format_pid(row, "child" if row["state"] == "orphaned" else "launcher") or format_pid(row, "child")
 
@@ -235,10 +233,12 @@ def find_pid(row: dict):
 class Usage:
     """The CPU use of processes and all their descendants since the last look, and their memory now."""
 
-    def __init__(self):
-        self.seconds, self.when, self.found = {}, 0.0, {}
+    def __init__(self) -> None:
+        self.seconds: dict[tuple[int, float], float] = {}  # by pid and start
+        self.when = 0.0
+        self.found: dict[Key, tuple[str, str]] = {}
 
-    def measure(self, roots: dict) -> str:
+    def measure(self, roots: dict[Key, list[int]]) -> str:
         """Look at all processes once, for the pids of each key of `roots`. Return why that is impossible, or ""."""
         if not any(roots.values()):
             return ""
@@ -247,7 +247,8 @@ class Usage:
         for root, pids in roots.items():
             infos = {pid: info for pid, _, info in processes.walk(pids, "cpu_times", "memory_info", "create_time")}
             resident = sum(info["memory_info"].rss for info in infos.values() if info["memory_info"])
-            times = {(pid, info["create_time"]): add_times(info["cpu_times"]) for pid, info in infos.items()}
+            # None: a process that we may not look at.
+            times = {(pid, one["create_time"]): sum((one["cpu_times"] or ())[:2]) for pid, one in infos.items()}
             spent = sum(times[key] - self.seconds[key] for key in times if key in self.seconds)
             share = f"{100 * spent / (now - self.when):.0f}%" if self.when else "-"
             found[root] = (share, f"{resident / MIB:.1f} MiB") if infos else ("-", "-")
@@ -255,31 +256,22 @@ class Usage:
         self.seconds, self.when, self.found = seconds, now, found
         return processes.problem
 
-    def find(self, root) -> tuple:
-        """Return (CPU, memory) as texts for a key of `roots`."""
-        return self.found.get(root, ("-", "-"))
-
-
-def add_times(times) -> float:
-    """Return the seconds of CPU time; 0 for None, the times of a process that we may not look at."""
-    return times.user + times.system if times else 0.0
-
 
 class Screen:
     """The terminal: alternate screen, keys as they are typed. Every way to end restores it."""
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         from rich.console import Console
         from rich.live import Live
 
         for variable in ("COLUMNS", "LINES"):
             os.environ.pop(variable, None)  # an exported size may be outdated
         self.console = Console()
-        self.live = Live(
-            console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-        )
+        quiet: Any = dict.fromkeys(("auto_refresh", "redirect_stdout", "redirect_stderr"), False)
+        self.live = Live(console=self.console, screen=True, **quiet)
         self.settings = termios.tcgetattr(0)
-        self.received, self.typed = [], b""
+        self.received: list[int] = []
+        self.typed = b""
         self.woken, self.wakes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self.wakes, warn_on_full_buffer=False)
         for number in (*ENDING, signal.SIGWINCH, signal.SIGTSTP):
@@ -292,20 +284,20 @@ class Screen:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.restore()
         for number in set(self.received) & set(ENDING):
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
-    def receive(self, number, _):
+    def receive(self, number: int, _: Any) -> None:
         self.received.append(number)
 
-    def occupy(self):
+    def occupy(self) -> None:
         tty.setcbreak(0)
         self.live.start()
 
-    def restore(self):
+    def restore(self) -> None:
         try:
             termios.tcflow(1, termios.TCOON)  # Ctrl-S would block every writer
             self.live.stop()
@@ -314,13 +306,13 @@ class Screen:
             pass  # the terminal is gone
 
     @property
-    def size(self) -> tuple:
+    def size(self) -> tuple[Any, ...]:
         return self.console.width, self.console.height
 
-    def draw(self, text):
+    def draw(self, text: Any) -> None:
         self.live.update(text, refresh=True)
 
-    def wait_key(self, seconds: float):
+    def wait_key(self, seconds: float) -> Any:
         """Return the next key, None after `seconds` or a change of size, QUIT after a signal or a hangup."""
         ready = select.select([0, self.woken], [], [], 0 if self.typed else seconds)[0]
         if self.woken in ready:
@@ -342,15 +334,15 @@ class Screen:
 
     def take_key(self) -> str:
         """Return the next typed key. An escape sequence is one key, known or not."""
-        length = SEQUENCE.match(self.typed).end()
-        key, self.typed = self.typed[:length], self.typed[length:]
+        key: bytes = SEQUENCE.findall(self.typed)[0]
+        self.typed = self.typed[len(key) :]
         return KEYS.get(key, key.decode("latin-1"))
 
-    def forget_typed(self):
+    def forget_typed(self) -> None:
         self.typed = b""
         termios.tcflush(0, termios.TCIFLUSH)
 
-    def stop(self):
+    def stop(self) -> None:
         """Handle Ctrl-Z: restore the terminal until SIGCONT."""
         self.restore()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)

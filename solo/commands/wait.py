@@ -3,7 +3,10 @@
 Waits for one ticket after the other, without polling.
 """
 
+from __future__ import annotations
+
 from time import monotonic
+from typing import Any
 
 from solo.argv import is_engine
 from solo.commands.lookup import check_known, check_names, find_in_the_way, open_queue, plan_exclusive
@@ -13,7 +16,7 @@ from solo.kernel import FOREVER
 from solo.text.describe import describe_holder, describe_waited
 
 
-def run(options: dict, names: list) -> int:
+def run(options: dict[str, Any], names: list[str]) -> int:
     """Return 0 once all names were free.
 
     Raise Busy after the timeout, SoloError for a name that was never used.
@@ -35,7 +38,7 @@ def run(options: dict, names: list) -> int:
     return 0
 
 
-def wait_next(part: str, claim, deadline: float, options: dict, origin) -> bool:
+def wait_next(part: str, claim: Any, deadline: float, options: dict[str, Any], origin: Any) -> bool:
     """Wait for the end of one ticket of `part` that conflicts with `claim`.
 
     Return True if there is none. Raise Busy.

@@ -131,18 +131,6 @@ def find_width(column: str, cells: list[str]) -> int:
     return max(map(measure, [column, *cells]))
 
 
-def add_column(columns: Columns, lines: Rows, heading: str, cells: list[str]) -> tuple[Columns, Rows]:
-    """Return (columns, lines of cells), with one more column before the last."""
-    return (*columns[:-1], heading, columns[-1]), [[*line[:-1], cell, line[-1]] for line, cell in zip(lines, cells)]
-
-
-def add_notes(columns: Columns, lines: Rows, rows: list[dict[str, Any]]) -> tuple[Columns, Rows]:
-    """Return (columns, lines of cells), with the notes of the rows if some row has one."""
-    if not any(row["note"] for row in rows):
-        return columns, lines
-    return add_column(columns, lines, NOTE, [row["note"] or "-" for row in rows])
-
-
 def describe_claim(claim: Any, slot: int | None) -> dict[str, Any]:
     """Return the fields of a row that describe a Claim, or the claim of a Run. `slot` is its first slot, or None."""
     slots, take = (claim.slots, claim.take) if claim.mode == SLOTS else (None, None)
