@@ -238,9 +238,8 @@ def build(python: Python, folder: str, final: str, prefix: str):
     stub = "sh", str(ROOT / "packaging/stub.sh"), f"{prefix}/lib/solo/current/solo", f"{folder}/stub"
     has_stub = succeeds(*stub)
     if not has_stub:
-        say(
-            "no C compiler (cc): the command's SIGPIPE is guessed from the parent of solo; see INHERITED STATE in solo(7)"
-        )
+        guess = "solo works, but guesses whether a command is to ignore SIGPIPE, see INHERITED STATE in solo(7)"
+        say(f"no C compiler (cc): {guess} (install one, then run make install again)")
     script = bundle.make_script(
         python.path, [f"{final}/lib", *sites], f"{final}/program", f"{prefix}/bin/solo" * has_stub
     )
