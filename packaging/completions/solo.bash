@@ -51,7 +51,7 @@ _solo_find_flags() {
     show) flags='--dir --via --json' names=names ;;
     wait) flags='--dir --via --timeout -t --allow-unknown' names=names ;;
     stop) flags='--dir --via --kill-after -k --waiting --allow-unknown' names=names ;;
-    hold) flags='--pid --fd --for --note --dir --shared -s --slots --wait -w --latest --replace --replace-after --kill-after -k --busy-exit -E --quiet -q --loud-after --export' names=names ;;
+    hold) flags='--pid --fd --for --dir --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --kill-after -k --export' names=names ;;
     release) flags='--dir --pid' names=names ;;
     history) flags='--dir --via --since --json' names=names ;;
     metrics) flags='--dir --via --output' names=names ;;

@@ -222,7 +222,7 @@ def find_wide(base: str, mode: int) -> Iterator[str]:
 
 
 def may_enter(folder: str) -> bool:
-    """Can other users enter the directory?"""
+    """Return whether other users can enter the directory."""
     try:
         return bool(os.lstat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
     except OSError:
@@ -336,7 +336,7 @@ def check_processes(asked: str | None) -> Findings:
 
 
 def is_proc_hidden() -> bool:
-    """Is /proc mounted with an effective hidepid?"""
+    """Return whether /proc is mounted with an effective hidepid."""
     mounts = [mount for mount in read_lines("/proc/self/mounts") if mount.split()[1] == "/proc" and "hidepid=" in mount]
     return bool(mounts) and not any(f"hidepid={off}" in mounts[0] for off in ("0", "off"))
 

@@ -57,7 +57,7 @@ class Line(NamedTuple):
 
     @property
     def is_set_apart(self) -> bool:
-        """Does its environment choose another backend, or its command itself another directory?"""
+        """Return whether its environment chooses another backend, or its command itself another directory."""
         return "SOLO_VIA" in self.variables or "SOLO_" in self.command
 
 
@@ -163,12 +163,12 @@ def parse_entry(source: Source, number: int, entry: re.Match[str], has_user: boo
 
 
 def is_busybox() -> bool:
-    """Is the cron of this machine busybox's, which passes % to the command?"""
+    """Return whether the cron of this machine is busybox's, which passes % to the command."""
     return os.path.basename(os.path.realpath(shutil.which("crond") or "")) == "busybox"
 
 
 def is_unclosed(command: str) -> bool:
-    """Is the text before a percent sign no whole command, so that the sign was meant as itself?"""
+    """Return whether the text before a percent sign is no whole command, so that the sign was meant as itself."""
     try:
         split_line(command)
     except Unclear as error:
@@ -177,7 +177,7 @@ def is_unclosed(command: str) -> bool:
 
 
 def guess_has_user(text: str) -> bool:
-    """Does every entry have a word before its command, most of them that of a user? This machine may lack some."""
+    """Return whether every entry has a word before its command, most of them that of a user. This machine may lack some."""
     found = [entry for line in text.split("\n") if (entry := ENTRY.fullmatch(line))]
     users = [match[1] if (match := USER.fullmatch(entry[2].strip())) else "" for entry in found]
     known = [user in COMMON_USERS or find_uid(user) is not None for user in users]

@@ -127,7 +127,7 @@ def print_outcome(plan: Plan, words: list[str]) -> int:
 
 
 def may_wait(plan: Plan, waiters: list[Any]) -> bool:
-    """Whether the run would not be busy at once: it waits, or ends what is in the way."""
+    """Return whether the run would not be busy at once: it waits, or ends what is in the way."""
     return plan.deadline != NO_WAIT and (plan.max_waiting is None or len(waiters) < plan.max_waiting)
 
 

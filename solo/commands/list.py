@@ -127,7 +127,7 @@ def look_at(queue: Any, files: list[str]) -> Iterator[Ticket | SoloError]:
 
 
 def is_listed(ticket: Ticket, record: Record | None) -> bool:
-    """Does the ticket live, and is it more than the hold of a parent for a nested name, which is listed there?
+    """Return whether the ticket lives, and is more than the hold of a parent for a nested name, which is listed there.
 
     A waiter at the parent has no other ticket, so it is listed here.
     """
@@ -136,7 +136,7 @@ def is_listed(ticket: Ticket, record: Record | None) -> bool:
 
 
 def is_second(queue: Any, name: str, record: Record | None) -> bool:
-    """Is this name the second of a pair that solo made from a command? The ticket of the first one is listed."""
+    """Return whether this name is the second of a pair that solo made from a command. The ticket of the first is listed."""
     return record is not None and record.is_pair and queue.shorten(name) != record.names[0]
 
 

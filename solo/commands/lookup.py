@@ -120,7 +120,7 @@ PLACES = (open_names, open_place)  # where a name can be: in that of the journal
 
 
 def has_traces(name: str, directory: str | None) -> bool:
-    """Whether a name has a directory, a journal or a file of --once-per."""
+    """Return whether a name has a directory, a journal or a file of --once-per."""
     for open_one in PLACES:
         try:
             close(open_one(directory, name).fd)

@@ -57,7 +57,7 @@ def prune_generated_names(directory: str | None) -> None:
 
 
 def is_idle(base: Any, name: str) -> bool:
-    """Has no ticket come or gone, and was no journal written, for IDLE seconds?"""
+    """Return whether no ticket has come or gone, and no journal was written, for IDLE seconds."""
     try:
         times = [
             posix.stat(f"{name}/{file}", dir_fd=base.fd, follow_symlinks=False).st_mtime
@@ -70,7 +70,7 @@ def is_idle(base: Any, name: str) -> bool:
 
 
 def is_generated(name: str, directory: str | None) -> bool:
-    """Did solo make this name from a command, each time that it was used? True for the second of a pair, without a
+    """Return whether solo made this name from a command, each time that it was used. True for the second of a pair, without a
     journal.
     """
     try:
@@ -168,7 +168,7 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
 
 
 def is_used(name: str, options: dict[str, Any]) -> bool:
-    """Does a name have a holder or a waiter?"""
+    """Return whether a name has a holder or a waiter."""
     queue = open_queue(name, options, read_origin())
     if queue is None:
         return False

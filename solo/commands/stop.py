@@ -94,7 +94,7 @@ class Stop:
         return targets, {ticket.file for ticket in targets} | settling
 
     def is_target(self, ticket: Any) -> bool:
-        """Is the ticket in `left`, or is it the hold of a waiter that was? A look asks about the waiters first."""
+        """Return whether the ticket is in `left`, or is the hold of a waiter that was. A look asks about the waiters first."""
         if not ticket.is_hold:
             self.waiting.add(ticket.file)
         elif ticket.file not in self.decided:
@@ -116,7 +116,7 @@ class Stop:
             self.decided.add(hold.file)
 
     def is_unsure(self, here: set[Any]) -> bool:
-        """Is a waiter missing for the first time? It may have acquired the name after the files were listed."""
+        """Return whether a waiter is missing for the first time. It may have acquired the name after the files were listed."""
         missing = {file for file in self.launchers if file in self.left and file not in here} - self.looked_twice
         self.looked_twice |= missing
         return bool(missing)

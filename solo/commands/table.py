@@ -4,23 +4,7 @@ cli.py declares the others.
 """
 
 from solo import kinds
-from solo.options import (
-    BUSY_EXIT,
-    DIR,
-    KILL_AFTER,
-    LATEST,
-    LIMITS,
-    LOUD_AFTER,
-    NOTE,
-    OUTPUT,
-    QUIET,
-    REPLACE,
-    REPLACE_AFTER,
-    SHARED,
-    SLOTS,
-    WAIT,
-    Option,
-)
+from solo.options import DIR, LAUNCHER_OPTIONS, LIMITS, OUTPUT, Option
 
 # fmt: off
 PID = Option("pid", None, kinds.PID, "PID", LIMITS, "Hold until the process PID ends", excludes=("for", "fd"),
@@ -50,12 +34,12 @@ class Kept:
         self.options = options
 
 
+OF_HOLD = "note dir shared slots wait latest replace replace-after kill-after busy-exit quiet loud-after".split()
 KEPT = {
     "hold": Kept(
         "The names to hold.",
         "Hold the names until the end of --pid, --fd or --for (one is needed), or until solo release; see solo-hold(1).",
-        PID, FD, FOR, NOTE, DIR, SHARED, SLOTS, WAIT, LATEST, REPLACE, REPLACE_AFTER, KILL_AFTER,
-        BUSY_EXIT, QUIET, LOUD_AFTER, EXPORT,
+        PID, FD, FOR, *[option for option in LAUNCHER_OPTIONS if option.flag in OF_HOLD], EXPORT,
     ),
     "release": Kept("The names to release.", "Release names kept by 'solo hold'.", DIR, RELEASE_PID),
 }  # fmt: skip

@@ -88,7 +88,7 @@ def make_line(source: Source, number: int, settings: Settings, prefix: str, comm
 
 
 def has_signs(command: str) -> bool:
-    """Would a shell see more than one command there, or a redirection?"""
+    """Return whether a shell would see more than one command there, or a redirection."""
     try:
         return sum(1 + len(one.redirections) for one in split_line(command)) > 1
     except Unclear:
