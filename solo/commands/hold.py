@@ -68,7 +68,7 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     hold.acquire()
     hold.keep("export" in options)
     if posix.isatty(2) and "quiet" not in options and "export" not in options:
-        report(names, options)
+        report(names, hold.kept.until)
     if "pid" in options and "quiet" not in options:
         warn_of_fork(options["pid"], names[0])
     return 0
@@ -80,17 +80,10 @@ def choose_kept(options: "dict[str, Any]") -> "GivenProcess | GivenDescriptor | 
     return GivenProcess(options["pid"]) if "pid" in options else Timer(options["for"])
 
 
-def report(names: "list[str]", options: "dict[str, Any]") -> None:
+def report(names: "list[str]", until: str) -> None:
     """Print until when the names are held, and that nothing runs if the first one is a program: a mistake for `solo --`."""
     from shlex import quote
 
-    seconds, until = options.get("for", FOREVER), ""
-    if "pid" in options:
-        until = f" until pid {options['pid']} ends"
-    elif "fd" in options:
-        until = f" until descriptor {options['fd']} is closed everywhere"
-    elif seconds <= LONGEST_SLEEP:
-        until = strftime(" until %F %T", localtime(time() + seconds))
     words = " ".join(map(quote, names))
     say(f"held{until}: {', '.join(names)} (solo release {words} releases earlier)")
     for path in (names[0], f"./{names[0]}"):
@@ -168,7 +161,7 @@ class Keeping:
 
 
 class GivenProcess:
-    """The process of --pid: its `identity` and `words`."""
+    """The process of --pid: its `identity` and `words`, and `until` when the names are held."""
 
     is_timed = False
     descriptor: "Descriptor | None" = None
@@ -176,6 +169,7 @@ class GivenProcess:
     def __init__(self, pid: int) -> None:
         self.identity = find_process(pid)
         self.words = read_words(pid)
+        self.until = f" until pid {pid} ends"
 
     def watch(self, origin: Origin) -> None:
         """End this process when the other ends: nobody would use what we wait for."""
@@ -208,6 +202,7 @@ class GivenDescriptor(GivenProcess):
         from solo.process.descriptor import DescriptorHolder
 
         super().__init__(posix.getppid())
+        self.until = f" until descriptor {fd} is closed everywhere"
         self.holder = DescriptorHolder(fd)
         self.descriptor = self.holder.descriptor
 
@@ -231,6 +226,7 @@ class Timer:
     def __init__(self, seconds: float) -> None:
         whole = format_duration(seconds) if seconds == seconds // 1 else f"{seconds:g}s"
         self.words = [b"solo", b"hold", b"--for", encode("forever" if seconds > LONGEST_SLEEP else whole)]
+        self.until = strftime(" until %F %T", localtime(time() + seconds)) if seconds <= LONGEST_SLEEP else ""
         reader, self.writer = posix.pipe()
         pid = posix.fork()
         if pid == 0:
