@@ -2,14 +2,17 @@
 
 import inspect
 
+import pytest
 import tables
 from conftest import ROOT
 
 import solo
+from solo.api.run import make_words
 from solo.commands.cli import get_commands
 from solo.commands.table import KEPT, SUMMARIES
+from solo.errors import UsageError
 from solo.kinds import FLAG
-from solo.options import LAUNCHER_OPTIONS, PARTS, SUBCOMMAND_NAMES
+from solo.options import LAUNCHER_OPTIONS, ONCE_PER, PARTS, SUBCOMMAND_NAMES, WAIT
 
 
 def test_solo_run_has_a_keyword_for_every_option_and_its_default():
@@ -25,6 +28,14 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
     assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == set(
         "busy-exit quiet loud-after syslog verbose explain help version".split()
     )
+
+
+def test_solo_run_types_a_part_after_the_value_of_its_option():
+    assert make_words(WAIT, {"wait": 5, "max_waiting": 0}) == ["--wait", "5.000000000,0"]
+    assert make_words(ONCE_PER, {"once_per": 60, "once_retry": True}) == ["--once-per", "60.000000000,retry"]
+    assert make_words(ONCE_PER, {"once_per": 60, "once_retry": False}) == ["--once-per", "60.000000000"]
+    with pytest.raises(UsageError, match="max_waiting needs wait"):
+        make_words(WAIT, {"wait": None, "max_waiting": 1})
 
 
 def test_names_of_subcommands_agree_with_the_tables():
