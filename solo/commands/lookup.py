@@ -180,9 +180,9 @@ def find_in_the_way(queue: Any, claim: Claim) -> Iterator[Any]:
             yield ticket
 
 
-def plan_exclusive(name: str) -> list[Any]:
-    """Return the (name, claim) of each part that an exclusive hold of `name` needs."""
-    return plan_claims([name], Claim(EXCLUSIVE))
+def plan_exclusive(names: list[str]) -> list[tuple[str, Claim]]:
+    """Return the (name, claim) of each part that an exclusive hold of each of `names` needs."""
+    return [plan for name in names for plan in plan_claims([name], Claim(EXCLUSIVE))]
 
 
 def warn_of_program(words: list[str]) -> None:

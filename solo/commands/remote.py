@@ -97,17 +97,13 @@ def make_row(entry: Any, where: str) -> dict[str, Any]:
 
 def wait(options: dict[str, Any], names: list[str]) -> int:
     """Do as commands.wait.run does, but poll the engine."""
-    deadline = monotonic() + options.get("timeout", FOREVER)
-    has_waited = True
+    deadline, plans = monotonic() + options.get("timeout", FOREVER), plan_exclusive(names)
     with look(options["via"]) as engine:
-        while has_waited:
-            has_waited = False
-            for part, claim in [plan for name in names for plan in plan_exclusive(name)]:
-                while in_the_way := find_in_the_way(engine, part, claim):
-                    has_waited = True
-                    if monotonic() >= deadline:
-                        raise Busy(f"{part}: busy: {describe_entries(in_the_way)}{describe_waited(options['timeout'])}")
-                    sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
+        while busy := [(part, found) for part, claim in plans if (found := find_in_the_way(engine, part, claim))]:
+            if monotonic() >= deadline:
+                part, in_the_way = busy[0]
+                raise Busy(f"{part}: busy: {describe_entries(in_the_way)}{describe_waited(options['timeout'])}")
+            sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
     return 0
 
 

@@ -29,12 +29,9 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     for name in names:
         check_known(name, options, "wait for")
     deadline = monotonic() + options.get("timeout", FOREVER)
-    origin, has_waited = read_origin(), True
-    while has_waited:  # a name that was free may be held again
-        has_waited = False
-        for part, claim in [plan for name in names for plan in plan_exclusive(name)]:
-            while not wait_next(part, claim, deadline, options, origin):
-                has_waited = True
+    plans, origin = plan_exclusive(names), read_origin()
+    while not all([wait_next(part, claim, deadline, options, origin) for part, claim in plans]):
+        pass  # a name that was free may be held again
     return 0
 
 
