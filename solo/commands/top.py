@@ -12,6 +12,7 @@ import signal
 import sys
 import termios
 import tty
+from collections.abc import Sequence
 from time import monotonic, strftime
 from typing import Any
 
@@ -194,7 +195,7 @@ class View:
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
         return Text(title + strftime("%H:%M:%S").rjust(max(1, width - len(title))), style="bold")
 
-    def render_rows(self, columns: list[Any], lines: list[Any], widths: list[Any], room: int) -> list[Any]:
+    def render_rows(self, columns: Sequence[str], lines: list[Any], widths: list[Any], room: int) -> list[Any]:
         """Return the `room` rows around the selected one."""
         keys: list[Key | None] = [*map(identify, self.rows)]
         at = keys.index(self.selected) if self.selected in keys else 0
