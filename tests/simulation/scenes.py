@@ -86,13 +86,13 @@ PROGRAMS = {"/bin/solo": run_solo, "/bin/lock": run_lock, "/bin/clean": run_clea
 
 def replace_parts():
     """Leave out what a scene does without: the journal, and the handoff in advance."""
-    make_journal, acquire_names = launcher.Journal, launcher.acquire_names
+    make_journal, acquire_names = launcher.Journal, acquire.acquire_names
 
     def acquire_plainly(*words, starter=None, **named):
         return acquire_names(*words, starter=None if modules.kernel.scene.is_plain else starter, **named)
 
     launcher.Journal = lambda *words: make_journal(*words) if modules.kernel.scene.has_journal else None
-    launcher.acquire_names = acquire_plainly
+    acquire.acquire_names = acquire_plainly
 
 
 replace_parts()
