@@ -19,7 +19,7 @@ from bench.launch import measure_busy, measure_launch, measure_list, measure_opt
 from bench.library import measure_python, measure_threads
 from bench.memory import measure_memory
 from bench.queue import measure_latency, measure_queue
-from bench.report import FEWEST, find_worse, make_tables, print_rows
+from bench.report import FEWEST, find_worse, make_tables
 from measured import RECORDS, write_record
 
 MEASURES = {  # the function and its share of --rounds
@@ -78,12 +78,13 @@ def main() -> int:
     recorded = json.loads(asked.against.read_text())["measures"] if asked.against.exists() else {}
     asked.into.parent.mkdir(parents=True, exist_ok=True)
     asked.into.write_text(json.dumps(results, indent=1) + "\n")
-    print_rows(results)
+    tables = make_tables(results)
+    print("\n\n".join(tables.values()))
     worse = find_worse(results["measures"], recorded)
     compared = "nothing is worse than recorded by more than the noise" if recorded else "no record to compare with"
     print("\n".join(worse) or compared)
     if asked.record:
-        write_record("bench", results, make_tables(results))
+        write_record("bench", results, tables)
     return 1 if worse and not asked.record else 0
 
 

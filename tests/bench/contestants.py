@@ -72,10 +72,8 @@ class Bench:
         with open(package, "wb") as script:
             subprocess.run([*bundle, "script", sys.executable, "", ROOT, program], check=True, stdout=script)
         package.chmod(0o755)
-        self.others, self.pip_python = (
-            {"pip": str(venv / "bin/solo"), "package": str(package)},
-            str(venv / "bin/python"),
-        )
+        self.others = {"pip": str(venv / "bin/solo"), "package": str(package)}
+        self.pip_python = str(venv / "bin/python")
         return str(prefix / "bin/solo"), sys.executable
 
     def list_peers(self) -> dict:

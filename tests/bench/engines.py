@@ -38,21 +38,17 @@ def measure_engines(bench: Bench, rounds: int) -> dict:
         contestants = {f"solo via {name}": ([solo, "--via", url, "-n", "cold", TRUE], 0) for name, url in urls.items()}
         if "etcd" in urls:
             os.environ["ETCDCTL_API"] = "3"
-            contestants["etcdctl lock"] = (
-                ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE],
-                0,
-            )
+            words = ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE]
+            contestants["etcdctl lock"] = (words, 0)
         launches = run_in_turn({"floor": (bench.floor, 0), **contestants}, rounds, lambda row: ["floor"])
         at_etcd = {name: contestants[name][:1] for name in ("solo via etcd", "etcdctl lock") if name in contestants}
         cpu = run_in_turn(at_etcd, rounds, lambda row: ["etcdctl lock"], read_cpu)
-        steps = Series("ms")
+        steps = {step: Series("ms") for step in ("acquire", "renew", "release")}
         for turns in zip(*(run_program(ENGINE, url, rounds) for url in urls.values())):
-            steps.add(
-                {f"solo via {name}, {step}": time for name, turn in zip(urls, turns) for step, time in turn.items()}
-            )
-    if not urls:
-        return {}
-    return {"engines: launch": launches, **({"engines: CPU": cpu} if at_etcd else {}), "engines: steps": steps}
+            for step, series in steps.items():
+                series.add({f"solo via {name}": turn[step] for name, turn in zip(urls, turns)})
+    found = {"launch": launches, **({"CPU": cpu} if at_etcd else {}), **steps}
+    return {f"engines: {title}": series for title, series in found.items()} if urls else {}
 
 
 def read_cpu(words) -> float:
