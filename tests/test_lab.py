@@ -104,7 +104,7 @@ def test_reports_show_overlaps_and_who_fails_in_no_scene():
 
     assert report.find_faultless() == ["solo"] and not report.has_gaps()
     assert report.conclusion() == "solo is the only one that fails in no scene. It has a note (~) in: queue."
-    assert "| SIGKILL | flock |" in report.to_evidence() and "- 2 both: flock" in report.to_markdown()
+    assert "| SIGKILL | flock |" in report.to_evidence() and "| SIGKILL | 2 | ✓ |" in report.matrix()
     outcomes["kill"]["solo"] = {"verdict": "unknown", "words": "?"}
     assert report.has_gaps() and report.find_faultless() == []
 

@@ -47,6 +47,14 @@ def make_peer(name, skip, wait=None, quiet=None, program=None) -> Peer:
     return Peer(name, program or name.split()[0], skip, wait, quiet or [*SILENCED, *skip])
 
 
+def make_dotlockfile(flag) -> Peer:
+    """It polls; once a second is its shortest interval."""
+    words = f"dotlockfile{flag} -p"
+    return make_peer(
+        f"dotlockfile{flag}", f"{words} -r 0 {{lock}}", f"{words} -i 1 -r -1 {{lock}}", f"{words} -q -r 0 {{lock}}"
+    )
+
+
 def shell(text) -> list:
     """Return words that run the script `text` with the lock as $1 and the job after it."""
     return ["sh", "-c", text, "sh", "{lock}"]
@@ -67,15 +75,8 @@ PEERS = [
     # runlock waits at least one second; -t 0 means forever.
     make_peer("runlock", "runlock -t 1 -f {lock}", "runlock -t 0 -f {lock}"),
     make_peer("sem", "sem --fg --id {name} --st -1", "sem --fg --id {name}"),
-    *(
-        make_peer(
-            f"dotlockfile{flag}",
-            f"dotlockfile{flag} -p -r 0 {{lock}}",
-            f"dotlockfile{flag} -p -i 1 -r -1 {{lock}}",  # poll once a second, its shortest interval
-            f"dotlockfile -q{flag} -p -r 0 {{lock}}",
-        )
-        for flag in ("", " -P")
-    ),
+    make_dotlockfile(""),
+    make_dotlockfile(" -P"),
     make_peer("lockfile", shell(LOCKFILE.format("-r 0")), shell(LOCKFILE.format("-1 -r -1")), program="lockfile"),
     make_peer("solo", "solo -n {name} --", "solo -w forever -n {name} --", "solo -q -E 0 --loud-after 3 -n {name} --"),
 ]

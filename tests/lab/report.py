@@ -1,21 +1,10 @@
-"""Render the outcomes as Markdown: every one of them, and the part of docs/evidence.md."""
+"""Render the outcomes as Markdown: their table, and the part of docs/evidence.md."""
 
-import shlex
 import textwrap
-from itertools import groupby
 
 from measured import format_measured
 
 from .verdicts import GOOD, NOTE, TWO, UNKNOWN, VERDICTS
-
-COMMAND_LINES = """
-## Command lines
-
-`{lock}` is the path of the lock file, `{name}` a name; the job follows.
-
-| | version | skip | wait |
-|---|---|---|---|
-"""
 
 
 class Report:
@@ -60,26 +49,6 @@ class Report:
         used = [verdict for verdict in VERDICTS.values() if any(self.find(scene, verdict) for scene in self.scenes)]
         return "\n".join([*lines, "", ", ".join(f"{verdict.sign} {verdict.meaning}" for verdict in used) + "."])
 
-    def to_markdown(self) -> str:
-        head = f"# How the alternatives fail\n\n`make lab` makes this table ({self.measured}).\n"
-        scenes = "\n".join(self.describe(scene) for scene in self.scenes)
-        rows = [
-            f"| {name} | {peer['version']} | {quote(peer['skip'])} | {quote(peer['wait'])} |"
-            for name, peer in self.data["peers"].items()
-        ]
-        parts = [head, self.matrix(), f"\n{self.conclusion()}\n\n## Each scene\n", scenes + COMMAND_LINES]
-        return "\n".join(parts) + "\n".join(rows) + "\n"
-
-    def describe(self, scene) -> str:
-        """Return the good outcome and its reason, and every outcome with its peers, the best first."""
-        order = list(VERDICTS.values())
-        cells = [(*self.get(scene, peer), peer) for peer in self.peers]
-        cells.sort(key=lambda cell: (order.index(cell[0]), *cell[1:]))
-        lines = [f"### {self.scenes[scene]['title']}", "", f"Good: {self.scenes[scene]['good']}", ""]
-        for (verdict, words), group in groupby(cells, lambda cell: cell[:2]):
-            lines.append(f"- {verdict.sign} {words}: {', '.join(peer for _, _, peer in group)}")
-        return "\n".join([*lines, ""])
-
     def to_evidence(self) -> str:
         """Return the scenes in which two jobs ran at once, the table of all, and a summary."""
         lines = ["| scene in which two jobs ran at once | command lines |", "|---|---|"]
@@ -89,14 +58,10 @@ class Report:
         programs = len({peer["version"] for peer in self.data["peers"].values()})
         summary = (
             f"`make lab` plays {len(self.scenes)} scenes with {len(self.peers)} command lines of {programs} programs, with real "
-            f"processes ({self.measured}; it takes some minutes). {self.conclusion()} Its output describes each cell, the good outcome "
-            "and its reason, each command line, and the versions. Only solo has the report of silent skips. A wrapper that replaces "
-            "itself with the job by exec, like chpst, passes every scene that signals or kills the wrapper. But newcomers overtake its "
-            "waiters, a job that closes its descriptors loses the lock, and such a wrapper cannot enforce a time limit, keep a history "
-            "or report the holder."
+            f"processes ({self.measured}; it takes some minutes). {self.conclusion()} Its output describes each cell, "
+            "build/records/lab.json has the good outcomes, the command lines and the versions. Only solo has the report of silent "
+            "skips. A wrapper that replaces itself with the job by exec, like chpst, passes every scene that signals or kills the "
+            "wrapper. But newcomers overtake its waiters, a job that closes its descriptors loses the lock, and such a wrapper cannot "
+            "enforce a time limit, keep a history or report the holder."
         )
         return "\n".join([*lines, "", self.matrix(), "", *textwrap.wrap(summary, 132, break_on_hyphens=False)])
-
-
-def quote(words):
-    return f"`{shlex.join(words)}`".replace("|", "\\|") if words else "cannot"
