@@ -15,6 +15,7 @@ import time
 import traceback
 from ast import literal_eval
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from pathlib import Path
 from random import Random
 from zlib import crc32
@@ -107,20 +108,14 @@ def generate(target, seed: int):
 
 def run(target, seed: int, count: int) -> dict:
     """Feed `count` inputs to a target. Return the result, with the finding if there is one."""
-    begin, done = time.monotonic(), 0
-    for data in generate(target, seed):
-        if done >= count:
-            break
-        done += 1
+    begin, done, finding = time.monotonic(), 0, {}
+    for done, data in enumerate(islice(generate(target, seed), count), 1):
         try:
             try_input(target, data)
         except (Exception, Hang):
-            return {**summarize(target, done, begin), "input": repr(data), "why": traceback.format_exc()}
-    return summarize(target, done, begin)
-
-
-def summarize(target, done: int, begin: float) -> dict:
-    return {"target": target.name, "inputs": done, "seconds": round(time.monotonic() - begin)}
+            finding = {"input": repr(data), "why": traceback.format_exc()}
+            break
+    return {"target": target.name, "inputs": done, "seconds": round(time.monotonic() - begin), **finding}
 
 
 def run_named(name: str, seed: int, count: int) -> dict:
@@ -151,13 +146,8 @@ def share_out(targets: list, count: int) -> dict:
 
 def describe(results: list, seed: int) -> dict:
     """Return the record of a run without findings."""
-    inputs = {found["target"]: found["inputs"] for found in results}
-    return {
-        **measured.describe(),
-        "seed": seed,
-        "inputs": sum(inputs.values()),
-        "targets": dict(sorted(inputs.items())),
-    }
+    inputs = {found["target"]: found["inputs"] for found in sorted(results, key=lambda found: found["target"])}
+    return {**measured.describe(), "seed": seed, "inputs": sum(inputs.values()), "targets": inputs}
 
 
 def make_sentence(run: dict) -> str:
@@ -172,9 +162,7 @@ def main():
     options.add_argument("targets", nargs="*")
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
-    options.add_argument(
-        "--record", action="store_true", help="if nothing is found, write build/records and docs/evidence.md"
-    )
+    options.add_argument("--record", action="store_true", help="write build/records and docs/evidence.md")
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
     asked = options.parse_args()
     if asked.record and asked.targets:
@@ -184,9 +172,8 @@ def main():
     if asked.replay:
         return try_input(TARGETS[asked.replay[0]], literal_eval(asked.replay[1]))
     shares = share_out([TARGETS[name] for name in asked.targets or TARGETS], asked.count)
-    print(
-        f"SEED={asked.seed}, Python {platform.python_version()}\n\n| target | inputs | seconds | found |\n|---|---:|---:|---|"
-    )
+    print(f"SEED={asked.seed}, Python {platform.python_version()}\n\n| target | inputs | seconds | found |")
+    print("|---|---:|---:|---|")
     results = run_all(shares, asked.seed)
     findings = [found for found in results if "why" in found]
     record = describe(results, asked.seed)

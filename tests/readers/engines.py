@@ -210,17 +210,6 @@ def check_etcd(data: bytes):
     expect_one(open_etcd(data), data, *asked)
 
 
-def trip_etcd(rng):
-    record = invent_entry_record(rng)
-    numbers = sorted(rng.sample(range(1, 1000), 3))
-    rows = (b"job", 255, record.format()), (b"job/inner", 9, b""), (b"job", 17, b"\xff")
-    kvs = [make_kv(name, lease, revision, value) for (name, lease, value), revision in zip(rows, numbers)]
-    entries = open_etcd(write_answer({"header": {"revision": "9"}, "kvs": kvs})).read_queue("job")
-    same([(entry.key, entry.number) for entry in entries], [("solo/job/ff", numbers[0]), ("solo/job/11", numbers[2])])
-    same(list_fields(entries[0].record), list_fields(record))
-    same(entries[1].record, engine.EntryRecord(entries[1].record.claim))
-
-
 # --- ZooKeeper ---------------------------------------------------------------------------------------------------
 
 

@@ -11,21 +11,21 @@ from types import SimpleNamespace
 
 from readers import some
 from readers.records import invent_record
-from readers.target import NUMBERS, expect, fuzzed, same, shelf, swapped
+from readers.target import NUMBERS, agree, expect, fuzzed, same, shelf, swapped
 from solo import directories, journal, journal_files, record
 from solo.contention import period
 from solo.errors import SoloError
 from solo.history import files, reader, rotation, usual
 from solo.modes import MODES
 
+OF_ENDS = "start child token".split()
 NEEDED = {
-    b"started": b"start child token",
-    b"ended": b"start child token ran code",
-    b"skipped": b"code",
-    b"refused": b"code",
-    b"unnotified": b"why",
+    b"started": OF_ENDS,
+    b"ended": [*OF_ENDS, "ran", "code"],
+    b"skipped": ["code"],
+    b"refused": ["code"],
+    b"unnotified": ["why"],
 }
-NEEDED = {event: keys.split() for event, keys in NEEDED.items()}
 
 
 def write_journal(rng) -> tuple:
@@ -80,17 +80,15 @@ def check_journal(data: bytes):
         expect(run.event in NEEDED and run.mode in MODES and 0 <= run.time < record.LATEST)
         expect(run.names and run.command)
         for key in NEEDED[run.event]:
-            expect(getattr(run, key.decode()) is not None, key)
+            expect(getattr(run, key) is not None, key)
     start = copy(totals or reader.Totals())
     counted = reader.add_up(totals, events)
     events_of_runs = [run for run in events if not (run.is_kept and run.event in (b"started", b"ended"))]
     same(counted.runs, start.runs + sum(run.event == b"started" for run in events_of_runs))
     same(counted.skips, start.skips + sum(run.event == b"skipped" for run in events_of_runs))
     same(counted.failures, start.failures + sum(map(is_failure, events_of_runs)))
-    ran = [run.ran for run in events_of_runs if run.event == b"ended"]
-    same(
-        (counted.ends, counted.ran_ms), (start.ends + len(ran), start.ran_ms + sum(round(1000 * each) for each in ran))
-    )
+    ran = [round(1000 * run.ran) for run in events_of_runs if run.event == b"ended"]
+    same((counted.ends, counted.ran_ms), (start.ends + len(ran), start.ran_ms + sum(ran)))
     runs = reader.History(events, counted).list_runs()
     expect(len(runs) <= len(events) and all(run in events for run in runs[:3]))
 
@@ -104,20 +102,9 @@ def trip_journal(rng):
         if run.event == b"ended":
             same((usual.parse_run(line) or [None])[0], run.ran if run.is_success else None)
     run, claim = events[-1], one.claim
-    same(
-        (run.uid, run.host, run.launcher, run.mode, run.slots, run.take, run.names, run.command, run.note or ""),
-        (
-            one.uid,
-            one.origin.host,
-            one.launcher[0],
-            claim.mode,
-            claim.slots,
-            claim.take,
-            one.names,
-            one.command,
-            one.note,
-        ),
-    )
+    agree(run, one, "uid names command")
+    same((run.host, run.launcher, run.note or ""), (one.origin.host, one.launcher[0], one.note))
+    agree(run, claim, "mode slots take")
     # Torn at the end: only the last line is lost.
     cut = len(whole) - rng.randrange(1, len(lines[-1]))
     same(reader.parse(one.names[0], whole[:cut])[1], events[:-1])

@@ -43,12 +43,8 @@ def invent_record(rng):
     via = rng.choice(("", "etcd://h/%20", "a b"))
     note = rng.choice(("", "until noon", "été 50% 🔒"))
     keep, is_timed = rng.choice((None, some.process(rng))), rng.random() < 0.5
-    kept = {
-        "keep": keep,
-        "is_timed": is_timed,
-        "note": note,
-        "uptime": rng.choice((None, float(rng.randrange(1 << 20)))),
-    }
+    uptime = rng.choice((None, float(rng.randrange(1 << 20))))
+    kept = {"keep": keep, "is_timed": is_timed, "note": note, "uptime": uptime}
     if keep and rng.random() < 0.5:
         kept["descriptor"] = (*some.process(rng), some.number(rng), 7, rng.randrange(1 << 59), some.word(rng))
     made = record.Record(launcher, origin, uid, claim, names, command)

@@ -70,12 +70,8 @@ def make_s3(rng) -> bytes:
     body = rng.choice((make_document(rng), f"<R>{keys}</R>".encode(), error.encode(), b""))
     status = rng.choice((200, 200, 200, 304, 403, 404, 412, 503))
     date = rng.choice(("Mon, 23 Nov 2026 05:47:03 GMT", "x"))
-    return b'HTTP/1.1 %d X\r\nETag: "e"\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b' % (
-        status,
-        date.encode(),
-        len(body),
-        body,
-    )
+    head = f'HTTP/1.1 {status} X\r\nETag: "e"\r\nDate: {date}\r\nContent-Length: {len(body)}\r\n\r\n'
+    return head.encode() + body
 
 
 @fuzzed(1, b"HTTP/1.1 200|ETag: |Date: |<Code>|</Code>|<Key>solo/|.json</Key>|<Region>x|" + NUMBERS)
