@@ -67,6 +67,11 @@ class Clock:
             file.write(struct.pack("q", ahead))
 
 
+def describe(lab, host: str, url: str) -> dict:
+    """Return the environment of a host with a directory of names of its own."""
+    return {**lab.environment, "SOLO_DIR": str(lab.path / host), "SOLO_VIA": url}
+
+
 class Host:
     """One machine: its own directory of names, and its own proxy to the server."""
 
@@ -74,11 +79,7 @@ class Host:
         self.lab = lab
         self.name = name
         self.proxy = Proxy(server.port)
-        self.environment = {
-            **lab.environment,
-            "SOLO_DIR": str(lab.path / name),
-            "SOLO_VIA": server.make_url(self.proxy.port),
-        }
+        self.environment = describe(lab, name, server.make_url(self.proxy.port))
         self.launcher = None
 
     def start(self, job: str, file, seconds: float, *words):

@@ -102,17 +102,14 @@ class Proxy:
             self.left -= 1
             if self.left == 0:
                 self.mode = self.after
-            if self.left == 0 and self.fault == RESET:
-                self.drop(one)
-                return
-            if self.left == 0:
+                if self.fault == RESET:
+                    self.drop(one)
+                    return
                 self.silent.add(one)  # a stream cannot lose a part and go on
-        is_lost = (
-            one in self.silent or self.mode == HOLE or self.mode == (NO_REQUESTS if kind == REQUEST else NO_ANSWERS)
-        )
+        if one in self.silent or self.mode in (HOLE, NO_REQUESTS if kind == REQUEST else NO_ANSWERS):
+            return
         try:
-            if not is_lost:
-                self.pairs[one].sendall(data)
+            self.pairs[one].sendall(data)
         except OSError:
             self.drop(one)
 
@@ -121,14 +118,11 @@ class Proxy:
         for end in (one, self.pairs.get(one)):
             if end in self.pairs:
                 del self.pairs[end]
-                try:
+                if end not in self.ended:
                     self.selector.unregister(end)
-                except KeyError:
-                    pass
                 self.reset(end)
-                self.clients.discard(end)
-                self.silent.discard(end)
-                self.ended.discard(end)
+                for known in (self.clients, self.silent, self.ended):
+                    known.discard(end)
 
     @staticmethod
     def reset(end):

@@ -1,17 +1,17 @@
 """A launcher with --wait retries: the command runs exactly once, whichever message is lost.
 
-Every other message is reset, the others vanish; which of them, SOLO_SEED decides.
+Half of the messages are reset, the others vanish; which of them, SOLO_SEED decides.
 """
 
 import itertools
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 import tally
 from conftest import PATIENCE, finish, inject, read_line, until
+from fleet import describe, find_children
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS, serve
 
@@ -38,13 +38,13 @@ class Struck:
         self.proxy = Proxy(server.port)
         self.url = server.make_url(self.proxy.port)
 
-    def start(self, *words, host="struck"):
-        self.launcher = self.start_beside(self.url, host, *words)
+    def start(self, *words, **options):
+        self.launcher = self.start_beside(self.url, "struck", *words, **options)
         return self
 
-    def start_beside(self, url, host, *words):
-        environment = {**self.lab.environment, "SOLO_DIR": str(self.lab.path / f"{self.name}-{host}"), "SOLO_VIA": url}
-        return self.lab.start("-n", self.name, *TERMS, *words, env=environment)
+    def start_beside(self, url, host, *words, **options):
+        environment = describe(self.lab, f"{self.name}-{host}", url)
+        return self.lab.start("-n", self.name, *TERMS, *words, env=environment, **options)
 
     def end(self):
         """Send SIGTERM. Return (status, stdout, seconds until the launcher ended, whether the message was lost)."""
@@ -65,13 +65,17 @@ class Struck:
 
 
 def choose_fault(number):
-    return (HOLE, RESET)[(number + tally.SEED) % 2]
+    return (HOLE, RESET)[(number // 2 + tally.SEED // 2) % 2]
 
 
 def strike_in_turn(lab, server, at_once=AT_ONCE):
-    """Yield {number of the message to lose: Struck}, until a launcher has ended without so many messages."""
-    for first in itertools.count(1, at_once):
-        struck = {number: Struck(lab, server) for number in range(first, first + at_once)}
+    """Yield {number of the message to lose: Struck}, until a launcher has ended without so many messages.
+
+    Take every other message; in a whole torture, all.
+    """
+    step = 1 if tally.WHOLE else 2
+    for first in itertools.count(1 + tally.SEED % step, step * at_once):
+        struck = {number: Struck(lab, server) for number in range(first, first + step * at_once, step)}
         yield struck
         if not all(one.proxy.has_struck for one in struck.values()):
             return
@@ -177,17 +181,14 @@ def test_sigterm_ends_a_launcher_that_renews_after_a_slow_fork(lab, server):
     """All signals are blocked then, and a call may take 3 s."""
     one = Struck(lab, server)
     slow = inject(lab, "fork,vfork,clone:delay_enter=5000000:when=1")
-    environment = {**lab.environment, "SOLO_VIA": one.url}
     one.proxy.strike(HOLE, REQUEST, MANY)
-    one.launcher = lab.start(
-        "-n", one.name, "--ttl", "23s", "-k", "12s", "--", "echo", "ran", prefix=slow, env=environment
-    )
+    one.start("--ttl", "23s", "-k", "12s", "--", "echo", "ran", prefix=slow)
     until(lambda: is_quiet(one.proxy))
     one.proxy.strike(HOLE, REQUEST, 1)
     until(lambda: one.proxy.has_struck)
 
     begin = time.monotonic()
-    os.kill(read_children(one.launcher.pid)[0], signal.SIGTERM)
+    os.kill(find_children(one.launcher.pid)[0], signal.SIGTERM)
 
     assert one.finish()[1:3] == ("", "") and time.monotonic() - begin < MOST
 
@@ -199,19 +200,13 @@ def is_quiet(proxy) -> bool:
     return proxy.left == left < MANY
 
 
-def read_children(pid: int) -> list:
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-
-
 @pytest.mark.tool("strace")
 def test_lease_is_renewed_again_after_a_slow_fork(lab, server):
     """After the fork too little of the lease is left to start a command."""
-    one = Struck(lab, server)
-    environment = {**lab.environment, "SOLO_VIA": one.url}
-
     slow = inject(lab, "fork,vfork,clone:delay_enter=1600000:when=1")
-    result = lab.run("-n", one.name, *TERMS, "--wait", "1m", "--", "echo", "ran", prefix=slow, env=environment)
+    one = Struck(lab, server).start("--wait", "1m", "--", "echo", "ran", prefix=slow)
 
-    assert (result.returncode, result.stdout) == (0, b"ran\n"), result.stderr
+    status, out, err, _ = one.finish()
+
+    assert (status, out) == (0, "ran\n"), err
     assert "(DELAYED)" in (lab.path / "injected").read_text()
-    one.proxy.close()

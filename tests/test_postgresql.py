@@ -1,13 +1,14 @@
 """PostgreSQL alone: its table and notifications, restarts, poolers, standbys, passwords."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
 
 import pytest
 from conftest import finish, read_state, until
-from servers import PostgreSQL, Server, find_port, serve
+from servers import PostgreSQL, find_port, serve, serve_alone
 from test_engines import Fleet
 
 pytest.importorskip("solo.engines.postgresql.libpq")
@@ -20,7 +21,7 @@ from solo.errors import Busy
 from solo.modes import EXCLUSIVE, SLOTS, Claim
 from solo.queue import wait_silently
 
-server = serve(PostgreSQL)
+server, start_server = serve(PostgreSQL), serve_alone()
 
 
 @pytest.fixture
@@ -105,15 +106,14 @@ def test_each_holder_and_each_waiter_has_one_connection(fleet, server):
     assert [finish(waiter)[0] for waiter in waiters] == [0, 0]
 
 
-def test_full_server_is_asked_again_until_the_wait_is_over(lab, tmp_path):
-    server = PostgreSQL(tmp_path / "server").start()
+def test_full_server_is_asked_again_until_the_wait_is_over(lab, start_server):
+    server = start_server(PostgreSQL)
     server.ask("alter system set max_connections = 4")
     restart(server)
-    words = ["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-X", "-A", "-t"]
-    crowd = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+    words = ["psql", *server.place, "-U", "postgres", "-XAt"]
+    crowd = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(4)]
     for one in crowd:
         one.stdin.write(b"select 1;\n")
-        one.stdin.flush()
         assert one.stdout.readline() == b"1\n"
     lab.environment["SOLO_VIA"] = server.url
 
@@ -126,7 +126,6 @@ def test_full_server_is_asked_again_until_the_wait_is_over(lab, tmp_path):
     for one in crowd:
         one.communicate()
     assert finish(waiting)[:2] == (0, "ran\n")
-    server.stop()
 
 
 def test_url_without_a_table_is_refused_with_the_url_to_type(fleet):
@@ -135,10 +134,8 @@ def test_url_without_a_table_is_refused_with_the_url_to_type(fleet):
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
-    assert (result.returncode, result.stderr.decode()) == (
-        125,
-        f"solo: --via {fleet.url}: names no table for its locks (use {right})\n",
-    )
+    message = f"solo: --via {fleet.url}: names no table for its locks (use {right})\n"
+    assert (result.returncode, result.stderr.decode()) == (125, message)
 
 
 @pytest.mark.parametrize("form", ["postgres://", "socket", "service"])
@@ -146,9 +143,8 @@ def test_other_forms_of_the_url_reach_the_same_table(fleet, server, tmp_path, fo
     holder = fleet.hold("a", fleet.job)
     services = tmp_path / "services"
     services.write_text(f"[here]\nhost=127.0.0.1\nport={server.port}\nuser=postgres\ndbname=postgres\n")
-    fleet.lab.environment.update(
-        PGSERVICEFILE=str(services), PGHOST=str(server.home), PGPORT=str(server.port), PGUSER="postgres"
-    )
+    variables = {"PGHOST": server.home, "PGPORT": server.port, "PGUSER": "postgres", "PGSERVICEFILE": services}
+    fleet.lab.environment.update({name: str(value) for name, value in variables.items()})
     fleet.url = {
         "postgres://": fleet.url.replace("postgresql:", "postgres:"),
         "socket": "postgresql:///postgres?table=solo_lock",
@@ -192,43 +188,29 @@ def test_invalid_settings_are_refused_in_one_line(fleet, query):
 # --- poolers, standbys, passwords ---------------------------------------------------------------------------------------------
 
 
-class PgBouncer(Server):
+class PgBouncer(PostgreSQL):
     """A pooler in front of `target`, with this pool_mode."""
 
     tools = ("pgbouncer",)
 
-    def __init__(self, path, target, mode):
-        self.target, self.mode = target, mode
-        super().__init__(path)
-
     def prepare(self):
-        (self.target.home / "users").write_text('"postgres" ""\n')
-        self.file = self.target.home / f"{self.mode}.ini"
-        self.file.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={self.target.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {self.target.home}/users\n"
-            f"pool_mode = {self.mode}\n"
-        )
+        pass
 
     def make_words(self):
-        return (
-            ["setpriv", "--reuid=postgres", "--clear-groups", "pgbouncer", self.file]
-            if os.geteuid() == 0
-            else ["pgbouncer", self.file]
+        home, file = self.target.home, self.target.home / f"{self.mode}.ini"
+        (home / "users").write_text('"postgres" ""\n')
+        file.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={self.target.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {home}/users\n"
+            f"pool_mode = {self.mode}\n"
         )
-
-    def is_ready(self):
-        return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
-
-
-@pytest.fixture(params=["session", "transaction", "statement"])
-def pooler(request, server, tmp_path):
-    pooler = PgBouncer(tmp_path / request.param, server, request.param).start()
-    yield pooler
-    pooler.stop()
+        self.options = self.target.options
+        return ["pgbouncer", file]
 
 
-def test_pooler_may_share_sessions(fleet, server, pooler):
+@pytest.mark.parametrize("mode", ["session", "transaction", "statement"])
+def test_pooler_may_share_sessions(fleet, server, start_server, mode):
+    pooler = start_server(PgBouncer, target=server, mode=mode)
     fleet.url = server.make_url(pooler.port)
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.start_waiter("b", fleet.job, tag="in")
@@ -240,27 +222,9 @@ def test_pooler_may_share_sessions(fleet, server, pooler):
 
 def test_standby_is_refused_or_passed_over(fleet, server, tmp_path):
     standby = PostgreSQL(tmp_path / "standby")
-    subprocess.run(["rm", "-rf", standby.home / "data"], check=True)
-    subprocess.run(
-        [
-            "pg_basebackup",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(server.port),
-            "-U",
-            "postgres",
-            "-D",
-            standby.home / "data",
-            "-R",
-            "-c",
-            "fast",
-            "--no-sync",
-        ],
-        check=True,
-        cwd=standby.home,
-        **standby.user,
-    )
+    shutil.rmtree(standby.home / "data")
+    words = "pg_basebackup -U postgres -D data -R -c fast --no-sync"
+    subprocess.run([*words.split(), *server.place], check=True, **standby.options)
     standby.start()
     try:
         fleet.url = standby.url

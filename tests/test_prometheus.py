@@ -116,25 +116,6 @@ def add_libraries(common):
 
 
 @pytest.mark.root
-@pytest.mark.tool("prometheus-node-exporter", "setpriv")
-def test_a_scrape_has_the_samples_of_two_users_of_a_sticky_directory(common, exporter):
-    common.directory.mkdir()
-    common.directory.chmod(0o1777)
-    for user, prefix, command in (
-        ("root", (), "true"),
-        ("nobody", ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"), "false"),
-    ):
-        assert common.run("-n", "job", command, prefix=prefix).returncode == (command == "false")
-        text = common.run("metrics", prefix=prefix).stdout
-        exporter.file.with_name(f"solo-{user}.prom").write_bytes(text)
-
-    failures = scrape(exporter, "solo_failures_total")
-
-    place = str(common.directory)
-    assert failures == {(place, "root"): 0, (place, find_user(65534)): 1}
-
-
-@pytest.mark.root
 @pytest.mark.tool("prometheus-node-exporter", "runuser")
 def test_line_of_the_manual_writes_the_metrics_of_a_user(common, exporter):
     """If solo fails, the old file stays."""

@@ -1,7 +1,6 @@
 """Soaks: many launchers of one name at once, some killed at random. All others run once, in order of arrival."""
 
 import os
-import resource
 import subprocess
 from collections import Counter
 
@@ -10,35 +9,19 @@ import tally
 from conftest import PATIENCE, SOCKET_IN_FULL, TESTS, finish, make_witness, until
 
 SOAK = {"file": 90, "socket": 150}  # launchers
-LAUNCHER = 6000  # kB: more than the private memory of one waiter
-
-
-def count_crowd() -> int:
-    if not tally.WHOLE:
-        return 80
-    free = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemAvailable:"))
-    return max(80, min(1000, free // 2 // LAUNCHER))
-
-
-CROWD = count_crowd()
+CROWD = 500 if tally.WHOLE else 80
 
 
 @pytest.mark.timeout(900)
 def test_crowd_runs_once_each_in_order(lab):
     holder = lab.hold("job")
-    started, crowd = resource.getrusage(resource.RUSAGE_CHILDREN), []
+    crowd, silent = [], dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     for number in range(CROWD):
-        crowd.append(
-            subprocess.Popen(
-                [lab.script, "-w", "forever", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log"],
-                env=lab.environment,
-                stdin=subprocess.DEVNULL,
-            )
-        )
+        words = ("-w", "forever", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log")
+        crowd.append(lab.start(*words, **silent))
         if number % 10 == 9 or number == CROWD - 1:  # ten at a time arrive in any order; the tickets have the order
             until(lambda: lab.count_waiting("job") == number + 1)
     arrived = [record["launcher"] for record in lab.list() if record["state"] == "waiting"]
-    memory = max(read_kilobytes(process.pid, "VmHWM:") for process in crowd)
 
     finish(holder)
     statuses = [process.wait(600) for process in crowd]
@@ -48,25 +31,12 @@ def test_crowd_runs_once_each_in_order(lab):
     assert statuses == [0] * CROWD
     assert lab.list() == []
     tally.add(launchers=CROWD, commands=CROWD)
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = (ended.ru_utime + ended.ru_stime - started.ru_utime - started.ru_stime) / CROWD
-    print(f"\n{CROWD} waiters: {1000 * cpu:.1f} ms of CPU each, peak of one launcher {memory} kB")
-
-
-def read_kilobytes(pid, key):
-    return next((int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith(key)), 0)
 
 
 def test_one_of_crowd_without_wait_runs(lab):
     lab.run("-n", "job", "true")
-    crowd = [
-        subprocess.Popen(
-            [lab.script, "-q", "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log; read line"],
-            env=lab.environment,
-            stdin=subprocess.PIPE,
-        )
-        for _ in range(40)
-    ]
+    words = ("-q", "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log; read line")
+    crowd = [lab.start(*words) for _ in range(40)]
     until(lambda: sum(process.poll() is not None for process in crowd) == 39)
 
     assert lab.read_log() == ["ran"]
@@ -82,11 +52,8 @@ def test_killed_launchers_never_overlap_and_leave_nothing(lab):
     chance = tally.make_random("churn")
     running, killed = [], set()
     for number in tally.rounds(80, 1200):
-        running.append(
-            subprocess.Popen(
-                [lab.script, "-w", "forever", "-n", "job", witness, str(number), "0.01"], env=lab.environment
-            )
-        )
+        words = [lab.script, "-w", "forever", "-n", "job", witness, str(number), "0.01"]
+        running.append(subprocess.Popen(words, env=lab.environment))
         if chance.random() < 0.3:
             victim = chance.choice(running)
             victim.kill()
@@ -107,10 +74,8 @@ def test_killed_launchers_never_overlap_and_leave_nothing(lab):
 
 
 def add_to_tally(log, launchers, kills, **others):
-    count = {
-        what: sum(line.startswith(start) for line in log)
-        for what, start in (("commands", "start:"), ("overlaps", "overlap"), ("unrecorded", "unrecorded"))
-    }
+    starts = {"commands": "start:", "overlaps": "overlap", "unrecorded": "unrecorded"}
+    count = {what: sum(line.startswith(start) for line in log) for what, start in starts.items()}
     tally.add(launchers=launchers, kills=kills, **count, **others)
 
 

@@ -44,14 +44,8 @@ def find_conflict(mine, others):
 
 def read(line):
     mode, names, slots, take, slot, tag = line.split(";")
-    return {
-        "mode": mode,
-        "names": names.split(","),
-        "slots": int(slots),
-        "take": int(take),
-        "slot": slot.split(),
-        "tag": tag,
-    }
+    numbers = {"slots": int(slots), "take": int(take), "slot": slot.split()}
+    return {"mode": mode, "names": names.split(","), "tag": tag, **numbers}
 
 
 def main():
