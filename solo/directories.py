@@ -129,6 +129,7 @@ def open_base(path: str, asked: object) -> Directory:
     """Open a directory of names, shared only if it was `asked` for. Raises SoloError; FileNotFoundError if it is missing."""
     try:
         fd = posix.open(path, DIRECTORY)
+        stat = posix.fstat(fd)
     except FileNotFoundError as error:
         try:
             target = posix.readlink(path)
@@ -138,7 +139,6 @@ def open_base(path: str, asked: object) -> Directory:
     except OSError as error:
         raise SoloError(f"cannot open {path}: {explain(path, error, None, asked)}") from None
     try:
-        stat = posix.fstat(fd)
         if stat.st_uid not in (0, posix.geteuid()):
             from solo.text.remedies import explain_other_user
 
@@ -283,12 +283,12 @@ def open_part(place: Directory, part: str) -> Directory:
     path = f"{place.path}/{part}"
     try:
         fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
+        stat = posix.fstat(fd)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise SoloError(f"cannot open {path}: {explain(part, error, place)}") from None
     try:
-        stat = posix.fstat(fd)
         if stat.st_uid not in (0, posix.geteuid()) and (place.mode & STICKY or not place.shared):
             from solo.text.remedies import choose_remedy, explain_owner
 

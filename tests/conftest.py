@@ -670,9 +670,10 @@ def make_witness(mode, names, slots, take, tag, delay):
     return [sys.executable, "-IS", *map(str, (TESTS / "witness.py", mode, ",".join(names), slots, take, tag, delay))]
 
 
-def count_switches(pid):
+def count_switches(pid, kinds=("voluntary", "nonvoluntary")):
     """Count the context switches of a process. The count does not change while it sleeps."""
-    return sum(int(row.split()[1]) for row in open(f"/proc/{pid}/status") if "voluntary_ctxt_switches" in row)
+    rows = (row for row in open(f"/proc/{pid}/status") if "ctxt_switches" in row)
+    return sum(int(row.split()[1]) for row in rows if row.startswith(kinds))
 
 
 def make_full_pipe():
