@@ -46,7 +46,7 @@ def test_random_schedules_keep_the_promises(part):
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 def test_many_random_schedules_keep_the_promises():
-    status, output = simulate("--seconds", 120, "--seed", 1000)
+    status, output = simulate("--seconds", 60, "--seed", 1000)
 
     assert status == 0, output
 
