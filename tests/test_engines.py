@@ -327,7 +327,7 @@ def test_replace_asks_the_launcher_on_the_other_host_to_end_its_command(fleet):
 
     result = fleet.run("b", "-n", fleet.job, "--ttl", "4s", "--replace", "echo", "mine")
 
-    assert (result.returncode, result.stdout) == (0, b"mine\n")
+    assert (result.returncode, result.stdout) == (0, b"mine\n"), result.stderr
     status, _, message = finish(holder)
     assert status == 9 and "asks" in message
 

@@ -12,8 +12,8 @@ NAMES = {"job", "busy"}  # also names of those tests
 TESTS_OF_VIEWS = (
     "tests/test_cli.py::test_list_in_a_pipe_is_plain_aligned_text",
     "tests/test_api_run.py::test_busy_has_the_holders_in_any_directory",
-    "tests/test_api_run.py::test_busy_has_the_holders_by_socket_with_any_env",
-    "tests/test_hold.py::test_export_sets_variables_in_the_shell_and_below",
+    "tests/test_api_run.py::test_busy_has_the_holders_of_its_backend_only",
+    "tests/test_hold.py::test_export_sets_the_variables_of_the_hold_alone",
     "tests/test_sockets.py::test_skipped_contender_prints_the_holder",
 )
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from simulation import leases, mutants, programs
 
-RUNS = 60  # of each scene; they find each fault of mutants.FOUND
+RUNS = 60  # of each scene
 COMPLETE = ["locks", "locks-skip", "locks-kill"]  # scenes that are searched completely
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONHASHSEED": "0"}
 
@@ -95,9 +95,7 @@ def test_fault_without_its_text_and_unknown_call_are_errors(code, error):
 @pytest.mark.full
 @pytest.mark.parametrize("row", mutants.FOUND, ids=lambda row: row[0])
 def test_fault_in_the_hot_path_is_found(row):
-    """By the schedules of test_random_schedules_keep_the_promises."""
-    runs = 2 * RUNS if row[4] == "pids" else RUNS
-    status, output = simulate("--mutant", row[0], "--scene", row[4], "--runs", runs)
+    status, output = simulate("--mutant", row[0], "--scene", row[4], "--runs", 10 * RUNS)
 
     assert status == 1 and "replay: " in output, output
 
