@@ -91,7 +91,8 @@ def format_text(text: str) -> str:
 def format_usage(subcommand: Subcommand) -> str:
     if subcommand.name == "hold":
         return "Ar OPTION ... NAME ..."  # solo-hold(1) has them
-    shown = [option for option in subcommand.options if option.long not in ("--dir", "--via")]  # the text below has these
+    # The text below has --dir and --via.
+    shown = [option for option in subcommand.options if option.long not in ("--dir", "--via")]
     options = "".join(f"Oo {format_flags(option)} Oc " for option in shown)
     words = f"Ar {subcommand.words.strip('[].')} ..."
     return options + (f"Oo {words} Oc" if subcommand.words[0] == "[" else words)

@@ -382,7 +382,7 @@ def check_environment(asked: str | None) -> Findings:
 def check_installation(asked: str | None) -> Findings:
     """Does solo start as fast as it can, and see what it inherited?"""
     if "solo_ignored" not in sys._xoptions:
-        yield NOTE, "started without its stub: which signals were ignored is guessed from the parent (CAVEATS, solo(1))"
+        yield NOTE, "started without its stub: guesses which signals were ignored (INHERITED STATE, solo(7))"
     with open("/proc/self/maps") as maps:
         if "libpython" in maps.read():
             yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
