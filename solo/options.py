@@ -149,7 +149,7 @@ SYSLOG = Option("syslog", None, kinds.FLAG, None, OUTPUT, "Log starts, skips and
 NOTIFY = Option("notify", None, kinds.LINE, "LINE", OUTPUT, "Run shell command LINE after a skip or bad end",
     text="Run the shell command LINE after a skip or a bad end; see solo(7).")
 VERBOSE = Option("verbose", "v", kinds.FLAG, None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
-EXPLAIN = Option("explain", None, kinds.FLAG, None, OUTPUT, "Print what would run, and who is in the way", keyword=None,
+EXPLAIN = Option("explain", None, kinds.FLAG, None, OUTPUT, "Run nothing; print names, holders, outcome", keyword=None,
     text="Only print the names, their holders, and what a run would do now.")
 HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit: -h what serves most", keyword=None,
     text="Print help and exit: -h what serves most.")

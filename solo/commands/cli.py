@@ -97,7 +97,7 @@ def stop(
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     kill_after: Text = declare("-k --kill-after", "Time from SIGTERM to SIGKILL (10s)", DURATION),
-    waiting: bool = declare("--waiting", "End the waiters in the queue as well"),
+    waiting: bool = declare("--waiting", "End the waiters too, not only the holders"),
     allow_unknown: bool = ALLOW_UNKNOWN,
 ) -> None:
     """End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; it is an error if only nested ones

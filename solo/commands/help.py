@@ -27,7 +27,7 @@ EXAMPLES = """Examples:
   solo -n build --slots 4 -w forever -- make
       Run at most 4 at once; the others wait."""
 SUBCOMMANDS = """See and steer: list, show, wait, stop, history, top, metrics, clean, doctor
-For scripts: hold, release"""
+For scripts: hold, release. What a run would do: --explain"""
 MORE = "The exit status is COMMAND's; 75: busy. solo --help for all"
 FLAGS = re.compile("^  (?:-.,|   ) --[a-z-]+", re.MULTILINE)
 
