@@ -5,7 +5,7 @@ from datetime import datetime
 
 import jsonschema
 import pytest
-from conftest import ROOT, finish
+from conftest import ROOT, finish, kill, until
 
 SCHEMA = json.loads((ROOT / "docs/solo.schema.json").read_text())
 OBJECTS = {key: known for key, known in SCHEMA["$defs"].items() if "properties" in known}
@@ -38,7 +38,9 @@ def test_views_print_what_the_schema_says(lab):
     holder = lab.hold("job", "--note", "until noon")
     waiter = lab.start_waiter("job", tag="waiter")
     assert lab.run("-n", "job", "true").returncode == 75
-    lab.orphan("orphan")
+    launcher = lab.hold("orphan")
+    until(lambda: lab.history("orphan"))  # its start is recorded once the command runs
+    kill(launcher)
     lab.hold("damaged")
     lab.find_hold("damaged").write_bytes(b"garbage")
 
