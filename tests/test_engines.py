@@ -322,10 +322,10 @@ def test_max_waiting_counts_waiters_at_the_engine(fleet):
 
 def test_replace_asks_the_launcher_on_the_other_host_to_end_its_command(fleet):
     script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"
-    holder = fleet.start("a", "-n", fleet.job, "--ttl", "4s", "--", "sh", "-c", script)
+    holder = fleet.start("a", "-n", fleet.job, "--ttl", "8s", "--", "sh", "-c", script)
     assert read_line(holder) == "ready"
 
-    result = fleet.run("b", "-n", fleet.job, "--ttl", "4s", "--replace", "echo", "mine")
+    result = fleet.run("b", "-n", fleet.job, "--ttl", "8s", "--replace", "echo", "mine")
 
     assert (result.returncode, result.stdout) == (0, b"mine\n"), result.stderr
     status, _, message = finish(holder)

@@ -699,6 +699,23 @@ def test_contender_whose_writes_are_all_refused_is_busy(lab, memory):
     assert b"busy: " in result.stderr and b"other contenders change the queue" in result.stderr
 
 
+def test_request_cut_short_after_a_refusal_is_no_outage(lab, memory):
+    """The next answer would come in time, but the contender's time is over before."""
+    left, refuse, over = refuse_changes(memory, 1), memory.service.answer, threading.Event()
+
+    def answer(request, data):
+        if not left[0]:
+            over.wait(5)
+        return refuse(request, data)
+
+    memory.service.answer = answer
+
+    result = lab.run("-n", "job", "--ttl", "4s", "--", *RUN, timeout=30)
+    over.set()
+
+    assert result.returncode == 75 and b"other contenders change the queue" in result.stderr
+
+
 # --- encryption, checksums, proxies ----------------------------------------------------------------------------------------------
 
 

@@ -61,6 +61,7 @@ class Objects:
         self.proven = ""  # what this process has proved
         self.pace = 1.0  # how much more seldom waiters ask
         self.delay = 0.0  # seconds that the last PUT took
+        self.refusal = ""  # why our last PUT was refused, in this change
 
     def make_key(self, name: str) -> str:
         return make_key(self.prefix, name)
@@ -119,9 +120,12 @@ class Objects:
         if monotonic() + pause < deadline:
             sleep(pause)
         elif reply.status in (CONFLICT, REFUSED):
-            raise Contended(f"{self.where}: other contenders change the queue at the same time: {reply.describe()}")
+            raise Contended(self.explain_refusal(reply))
         else:
             raise Unreachable(f"cannot reach {self.where}: {reply.describe()}")
+
+    def explain_refusal(self, reply: Reply) -> str:
+        return f"{self.where}: other contenders change the queue at the same time: {reply.describe()}"
 
     def parse(self, name: str, reply: Reply) -> Document:
         if not reply.etag:
@@ -147,6 +151,17 @@ class Objects:
         as long as `yields` returns, and the other pauses are longer with it. Raises Unreachable, SoloError.
         """
         end = self.find_deadline() if end is None else end
+        self.refusal = ""
+        try:
+            return self.repeat_change(name, change, end, yields)
+        except Unreachable:
+            if self.refusal and monotonic() >= end:  # the last request had less than its time: it proves nothing
+                raise Contended(self.refusal) from None
+            raise
+
+    def repeat_change(
+        self, name: str, change: "Change", end: float, yields: "Callable[[Document], float] | None"
+    ) -> State:
         attempt, longest = 0, LONGEST_PAUSE if yields is None else LONGEST_YIELD
         while True:
             deadline = min(end, self.find_deadline())
@@ -169,6 +184,7 @@ class Objects:
             if reply.status == 200:
                 return self.states[name]
             attempt += 1
+            self.refusal = self.explain_refusal(reply) if reply.status in (CONFLICT, REFUSED) else ""
             self.back_off(attempt, end, reply, longest)
             deadline = min(end, self.find_deadline())
             if reply.status == REFUSED and self.read(name, deadline).etag == state.etag != ABSENT:
