@@ -102,10 +102,10 @@ FCNTL = Option("fcntl", None, kinds.FILE, "PATH", LOCK, "Lock PATH by fcntl(2) t
 NOTE = Option("note", None, kinds.NOTE, "TEXT", LOCK, "Show TEXT in list, show, history and when busy",
     text="Show TEXT in list, show, history and when busy (200 characters).")
 SHARED = Option("shared", "s", kinds.FLAG, None, SHARE, "Share NAME with other shared holders", excludes=("slots",))
-SLOTS = Option("slots", None, kinds.COUNT, "N", SHARE, "Let at most N hold NAME; occupy K of them (1)",
+SLOTS = Option("slots", None, kinds.COUNT, "N", SHARE, "Let at most N hold NAME; occupy K slots (1)",
     part=make_part("take", kinds.COUNT, "K"),
     text="Let at most N hold NAME at once. With K, occupy K of the N slots instead of one.")
-WAIT = Option("wait", "w", kinds.DURATION, "DURATION", BUSY, "Wait DURATION (30s, 1h, forever), unless N wait",
+WAIT = Option("wait", "w", kinds.DURATION, "DURATION", BUSY, "Wait up to DURATION (1h, forever) unless N wait",
     part=make_part("max-waiting", kinds.COUNT, "N", excludes=("latest", "replace")),
     text="Wait up to DURATION in the queue (500ms, 30 = 30s, 1h30m, forever). With N, exit as busy if N waiters are in the "
     "queue already.")
@@ -124,7 +124,7 @@ LOUD_AFTER = Option("loud-after", None, kinds.LIMIT, "N|DURATION", BUSY, "Ignore
     needs=("quiet", "busy-exit", "notify"), keyword=None,
     text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for DURATION. Every later skip "
     "is reported too.")
-TIMEOUT = Option("timeout", "t", kinds.DURATION, "DURATION", LIMITS, "End it after DURATION by SIG (TERM); status 124",
+TIMEOUT = Option("timeout", "t", kinds.DURATION, "DURATION", LIMITS, "End COMMAND after DURATION by SIG; status 124",
     part=make_part("signal", kinds.SIGNAL, "SIG"),
     text="End the command after DURATION: SIGTERM, or SIG (INT, SIGINT or 2), and after --kill-after SIGKILL. The exit "
     "status is 124.")
