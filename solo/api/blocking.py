@@ -209,7 +209,7 @@ class Watch:
             close(self.fd)
 
     def is_open(self) -> bool:
-        """Whether the file is still open. If the program has closed it, the descriptor may be another file now."""
+        """Return whether the file is still open. If the program has closed it, the descriptor may be another file now."""
         try:
             return os.path.samestat(self.stat, os.fstat(self.fd))
         except OSError:
@@ -319,7 +319,7 @@ def start_thread(run: Callable[[], object], name: str) -> int:
 
 
 def is_ending(error: RuntimeError) -> bool:
-    """Whether Python refused to start a thread because it is ending."""
+    """Return whether Python refused to start a thread because it is ending."""
     return "shutdown" in str(error)
 
 
@@ -334,7 +334,7 @@ def keep(fd: int) -> int:
 
 
 def is_main_thread() -> bool:
-    """Whether Python calls signal handlers in this thread of the system."""
+    """Return whether Python calls signal handlers in this thread of the system."""
     if is_gevent():
         return _thread.get_native_id() == os.getpid()
     return threading.current_thread() is threading.main_thread()
@@ -429,7 +429,7 @@ def list_handled() -> list[int]:
 
 
 def can_act() -> bool:
-    """Whether this thread can act. Not if Python, while it ends, has frozen a thread that acts."""
+    """Return whether this thread can act. Not if Python, while it ends, has frozen a thread that acts."""
     if sys.is_finalizing():
         if not acting.acquire(blocking=False):
             return False

@@ -80,7 +80,7 @@ class Hold:
         return is_lost
 
     def _has_kept(self, fd: int) -> bool:
-        """Whether the descriptor is still ours, and not another file that the program has opened with its number."""
+        """Return whether the descriptor is still ours, and not another file that the program has opened with its number."""
         return fd in self._files and self._files[fd] == identify_file(fd)
 
     def _forget_closed(self, tickets: list[Any]) -> bool:

@@ -65,7 +65,7 @@ def walk(place: Directory, listed: list[str], above: str, wanted: Sequence[str])
 
 
 def is_directory(place: Directory, part: str) -> bool:
-    """Whether `part` is a directory in `place`, and not a link to one."""
+    """Return whether `part` is a directory in `place`, and not a link to one."""
     try:
         return os.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY
     except OSError:
@@ -73,5 +73,5 @@ def is_directory(place: Directory, part: str) -> bool:
 
 
 def is_within(name: str, wanted: Sequence[str]) -> bool:
-    """Whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
+    """Return whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
     return not wanted or any(name == above or name.startswith(above + "/") for above in wanted)

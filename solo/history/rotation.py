@@ -42,6 +42,6 @@ def rotate(place: Directory, journal: int) -> bool:
 
 
 def may_rename(place: Directory, journal: int) -> bool:
-    """Whether the kernel allows it: a sticky directory forbids renaming the files of another user."""
+    """Return whether the kernel allows it: a sticky directory forbids renaming the files of another user."""
     folder = os.fstat(place.fd)
     return not folder.st_mode & STICKY or os.geteuid() in (0, folder.st_uid, os.fstat(journal).st_uid)

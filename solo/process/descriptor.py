@@ -101,7 +101,7 @@ def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:
 
 
 def is_locked(descriptor: "Descriptor") -> "bool | None":
-    """Whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened.
+    """Return whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened.
 
     False if the file is not there: then only its holder knew.
     """

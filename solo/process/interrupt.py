@@ -47,7 +47,7 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
 
 
 def is_unused(number: int) -> bool:
-    """Whether the program has no handler of its own for the signal."""
+    """Return whether the program has no handler of its own for the signal."""
     return _signal.getsignal(number) == SIG_DFL
 
 

@@ -111,7 +111,7 @@ class Termination:
             self.kill(child)
 
     def is_lost(self) -> bool:
-        """Whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
+        """Return whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
     def give_up(self, lease: Lease, loss: str, child: Child) -> None:
@@ -129,7 +129,7 @@ class Termination:
         say_promptly(f"{self.name}: {self.loss}: ending pid {child.pid}")
 
     def is_asked(self) -> bool:
-        """Whether a contender at the engine asked the command to end, and no step was taken yet."""
+        """Return whether a contender at the engine asked the command to end, and no step was taken yet."""
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
     def ask(self, child: Child, signal: int = SIGTERM) -> None:
@@ -164,7 +164,7 @@ class Termination:
             self.ask(child)
 
     def is_order(self, info: Any, child: Child) -> bool:
-        """Whether the signal orders the end. SIGHUP from a process often means "reload"; Ctrl-C is for the command."""
+        """Return whether the signal orders the end. SIGHUP from a process often means "reload"; Ctrl-C is for the command."""
         signal = info.si_signo
         if signal not in ENDING or getsignal(signal) == SIG_IGN:
             return False
@@ -197,7 +197,7 @@ class Termination:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Whether a descendant lives: it has a child of the launcher, the subreaper, as ancestor. Raises OSError."""
+        """Return whether a descendant lives: it has a child of the launcher, the subreaper, as ancestor. Raises OSError."""
         if not self.is_tree:
             return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):
@@ -210,7 +210,7 @@ class Termination:
 
 
 def has_children() -> bool:
-    """Whether this process has a child, without reading the whole of /proc."""
+    """Return whether this process has a child, without reading the whole of /proc."""
     try:
         look_for_end(WALL)
     except ChildProcessError:

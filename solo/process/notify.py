@@ -140,7 +140,7 @@ def find_directory() -> bytes:
 
 
 def is_first_of_unit(run: Any) -> bool:
-    """Whether the kernel or systemd kills all other processes when this one ends: process 1 or its child, or the
+    """Return whether the kernel or systemd kills all other processes when this one ends: process 1 or its child, or the
     main process of a unit.
     """
     if posix.getpid() == 1 or run is not None and run.is_below_init:

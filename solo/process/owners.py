@@ -22,12 +22,12 @@ HOST_LENGTH = 64  # characters: the kernel's limit
 
 
 def is_trusted(ticket: Ticket) -> bool:
-    """Whether the owner of the ticket is root or this user."""
+    """Return whether the owner of the ticket is root or this user."""
     return ticket.owner_uid in (0, posix.geteuid())
 
 
 def vouches(ticket: Ticket, process: Process) -> bool:
-    """Whether the owner of the ticket may be believed about the process (pid, start) of its record, if we see it."""
+    """Return whether the owner of the ticket may be believed about the process (pid, start) of its record, if we see it."""
     if is_trusted(ticket):
         return True
     theirs, mine = find_origins(ticket)
@@ -45,7 +45,7 @@ def find_origins(ticket: Ticket) -> tuple[Origin, Origin]:
 
 
 def is_orphaned(ticket: Ticket) -> bool:
-    """Whether the ticket is of a command whose launcher was killed, unless a holder keeps it where we cannot look."""
+    """Return whether the ticket is of a command whose launcher was killed, unless a holder keeps it where we cannot look."""
     record = ticket.read_record()
     if record is None or record.child is None or record.is_kept:
         return False
@@ -55,7 +55,7 @@ def is_orphaned(ticket: Ticket) -> bool:
 
 
 def has_launcher(ticket: Ticket) -> bool:
-    """Whether signals for the ticket go to its launcher: it was not killed, and no process without one keeps the ticket."""
+    """Return whether signals for the ticket go to its launcher: it was not killed, and no process without one keeps the ticket."""
     record = ticket.read_record()
     return ticket.state is LIVE and not (record and record.is_kept) and not is_orphaned(ticket)
 
@@ -69,6 +69,6 @@ def describe_pid(process: Process, theirs: Origin, mine: Origin) -> str:
 
 
 def may_signal(uid: int | None, pid: int) -> bool:
-    """Whether the real or the saved user of the process is `uid`. Raises OSError."""
+    """Return whether the real or the saved user of the process is `uid`. Raises OSError."""
     real_and_saved = read_status(pid, b"Uid:")[::2]
     return str(uid).encode() in real_and_saved

@@ -68,7 +68,7 @@ class Recipient:
             raise self.make_error("another process got its pid, and perhaps the signal")
 
     def is_gone(self) -> bool:
-        """Whether the process has ended. False if it cannot be seen any more."""
+        """Return whether the process has ended. False if it cannot be seen any more."""
         if self.pidfd is not None:
             return poll([self.pidfd], 0)
         try:

@@ -11,7 +11,7 @@ NOT_TWICE = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one o
 
 
 def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
-    """Whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid`, another
+    """Return whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid`, another
     process of it.
 
     While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it, by default to all
@@ -32,7 +32,7 @@ def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
 
 
 def notices(pid: int, signal: int) -> bool:
-    """Whether the process catches or blocks the signal. Otherwise a second one makes no difference."""
+    """Return whether the process catches or blocks the signal. Otherwise a second one makes no difference."""
     masks = read_status(pid, b"SigCgt:") + read_status(pid, b"SigBlk:")
     return any(int(mask, 16) >> signal - 1 & 1 for mask in masks)
 

@@ -121,7 +121,7 @@ def describe_owner(ticket: Ticket) -> str:
 
 
 def has_stopped(ticket: Ticket, process: Process) -> bool:
-    """Whether a signal has stopped the process that the record of `ticket` names."""
+    """Return whether a signal has stopped the process that the record of `ticket` names."""
     return vouches(ticket, process) and is_stopped(find_pid(process, *find_origins(ticket)))
 
 

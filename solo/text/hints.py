@@ -138,7 +138,7 @@ def warn_of_date(name: str, command: "list[str]") -> None:
 
 
 def holds_date(word: str) -> bool:
-    """Whether a word looks like the output of $(date): eight digits in a row, or a date with separators."""
+    """Return whether a word looks like the output of $(date): eight digits in a row, or a date with separators."""
     import re
 
     return re.search(r"\d{8}|\b(19|20)\d\d[-_./]\d\d[-_./]\d\d\b", word) is not None

@@ -180,7 +180,7 @@ def quote_path(path: str) -> str:
 
 
 def is_in_unit() -> bool:
-    """Whether systemd started this process or an ancestor of it."""
+    """Return whether systemd started this process or an ancestor of it."""
     return b"INVOCATION_ID" in os.environb
 
 

@@ -99,7 +99,7 @@ def format_field(name: bytes, value: bytes) -> bytes:
 
 
 def has_reader() -> bool:
-    """Whether a line can be sent without blocking. syslog(3) itself blocks if its reader hangs."""
+    """Return whether a line can be sent without blocking. syslog(3) itself blocks if its reader hangs."""
     probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         probe.connect(PATH)
