@@ -230,7 +230,7 @@ class Run:
             self.notify("timed_out")
         if is_new:
             try:
-                from solo.commands.prune import prune_generated_names
+                from solo.commands.clean import prune_generated_names
 
                 prune_generated_names(plan.dir)  # as this run added one
             except Exception:

@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT, open_to_all, write_program
 
 from solo.argv import parse
-from solo.commands import crontab, jobs, place, schedule, units
+from solo.commands import crontab, jobs, place, units
 from solo.commands.crontab import Source
 from solo.commands.guards import make_name
 from solo.commands.shell_line import Unclear, split_line
@@ -446,11 +446,11 @@ def test_an_outgrown_schedule_is_named(lab):
     text = f"SOLO_DIR={lab.directory}\n*/5 * * * * solo -n job -- true\n*/10 * * * * solo -n job -- true\n"
     first, second = crontab.parse_crontab(Source("tab", text, False, ME))
 
-    [found] = schedule.check_schedule(first)
+    [found] = jobs.check_schedule(first)
 
     start = "*/5 * * * *: the usual run takes 7m, the next start comes after 5m: 9 of the last 15 starts"
     assert found.text.startswith(start)
-    assert list(schedule.check_schedule(second)) == []
+    assert list(jobs.check_schedule(second)) == []
 
 
 GAPS = [("*/5 * * * *", 5), ("* * * * *", 1), ("0,30 8-9 * * 1", 30), ("0 0,23 * * *", 60), ("@daily", 1440)]
@@ -459,7 +459,7 @@ GAPS += [("@reboot", None), ("0 3 * * 1", None), ("x * * * *", None), ("", None)
 
 @pytest.mark.parametrize("times, gap", GAPS)
 def test_the_gap_is_the_least_time_between_two_starts(times, gap):
-    assert schedule.find_gap(times) == gap
+    assert jobs.find_gap(times) == gap
 
 
 @pytest.mark.parametrize("option, what", [("--crontab", "cron's"), ("--unit", "a unit's")])

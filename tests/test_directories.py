@@ -508,12 +508,12 @@ def test_second_link_does_not_hide_removal_of_gate(shared):
 def test_clean_keeps_names_of_root_in_sticky_base(shared):
     shared.run("-n", "job", "true")
     shared.run("-n", "own", "true", user=NOBODY)
-    from solo.commands import prune
+    from solo.commands import clean
 
     queue = Queue(open_name(open_base(str(shared.directory), True), "job"), read_origin())
     base = open_base(str(shared.directory), True)
     with queue.gate:
-        assert not prune.remove_name("job", queue, base)
+        assert not clean.remove_name("job", queue, base)
     queue.leave()
     os.close(base.fd)
     assert shared.run("-n", "job", "true", user=NOBODY).returncode == 0

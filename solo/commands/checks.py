@@ -21,16 +21,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from solo import kernel
-from solo.commands.prune import LIKE_GENERATED
+from solo.commands.clean import LIKE_GENERATED
+from solo.commands.lookup import open_existing
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.directories import PRIVATE, STICKY, Directory, check_file, find_base, find_home_place, open_base
+from solo.directories import PRIVATE, STICKY, Directory, check_file, find_base, find_home_place
 from solo.errors import SoloError
 from solo.gate import GATE
-from solo.history.names import find_files, find_names
+from solo.history.names import find_files
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, open_place
-from solo.kernel import SAFELY
+from solo.kernel import SAFELY, decode
 from solo.options import FILE, HOME_PLACE, USERS_PLACE
 from solo.process.prctl import load_prctl
 from solo.text.remedies import explain, explain_file, find_nearest, quote_path
@@ -90,14 +91,6 @@ def check_home_place(path: str) -> Findings:
         prepare = f"mv {at} {at}.old" if os.path.lexists(home) else f"mkdir -p {quote_path(os.path.dirname(home))}"
         stop = f"({prepare} && ln -s {path} {at} stops it)"
         yield NOTE, f"a run that cannot see {path}, as in a container, uses {home} {stop}"
-
-
-def open_existing(asked: str | None) -> Directory | None:
-    """Return the directory of names, or None if it is missing. Raises SoloError."""
-    try:
-        return open_base(find_base(asked), asked)
-    except FileNotFoundError:
-        return None
 
 
 def find_existing(path: str, asked: str | None) -> str:
@@ -186,13 +179,11 @@ def describe_sharing(path: str, mode: int, status: os.stat_result) -> Findings:
 
 def describe_wide(asked: str | None, path: str, mode: int) -> Findings:
     """Yield a finding if files of names or journals give other users too much access."""
-    wide: list[str] = []
-    for base in filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])])):
-        wide += find_wide(base, mode if base == path else PRIVATE)
+    bases = filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])]))
+    wide = [file for base in bases for file in find_wide(base, mode if base == path else PRIVATE)]
     if wide:
-        remedy = f"run solo clean --dir {quote_path(asked)}" if asked else "run solo clean"
-        if find_file_system(path)[0] in WITHOUT_MODES:
-            remedy = "mount it with umask=077"
+        remedy = f"run solo clean{f' --dir {quote_path(asked)}' if asked else ''}"
+        remedy = "mount it with umask=077" if find_file_system(path)[0] in WITHOUT_MODES else remedy
         more = f", and {len(wide) - 1} more" if wide[1:] else ""
         yield BAD, f"other users can open {wide[0]}{more}, and so lock it ({remedy})"
 
@@ -223,17 +214,15 @@ def find_wide(base: str, mode: int) -> Iterator[str]:
 
 def may_enter(folder: str) -> bool:
     """Return whether other users can enter the directory."""
-    try:
+    with suppress(OSError):
         return bool(os.lstat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
-    except OSError:
-        return False
+    return False
 
 
 def find_group(gid: int) -> str:
-    try:
+    with suppress(KeyError):
         return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
+    return str(gid)
 
 
 def check_journal(asked: str | None) -> Findings:
@@ -244,7 +233,7 @@ def check_journal(asked: str | None) -> Findings:
     try:
         place = open_place(asked)
         path = place.path
-        yield from ((BAD, str(inner)) for _, inner in find_names(place) if isinstance(inner, SoloError))
+        yield from ((BAD, str(inner)) for _, inner, _ in find_files(place) if isinstance(inner, SoloError))
         posix.close(place.fd)
     except FileNotFoundError:
         pass  # the first run makes it
@@ -291,17 +280,17 @@ def check_locks(asked: str | None) -> Findings:
     try:
         # It has a name: mergerfs opens no file by /proc/PID/fd once that has none.
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
-            words = [sys.executable, "-IS", "-c", LOCK_CHECK, file.name]
-            fcntl.flock(file, fcntl.LOCK_EX)
-            held = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
-            fcntl.flock(file, fcntl.LOCK_UN)
-            free = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+            statuses = []
+            for operation in (fcntl.LOCK_EX, fcntl.LOCK_UN):
+                fcntl.flock(file, operation)
+                words = [sys.executable, "-IS", "-c", LOCK_CHECK, file.name]
+                statuses.append(subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode)
     except FileNotFoundError:
         return  # check_directory reports it
     except OSError as error:
         yield BAD, f"cannot try flock(2): {error.strerror}"
         return
-    if (held, free) == (3, 0):
+    if statuses == [3, 0]:
         yield GOOD, "flock(2) works between processes here"
     else:
         yield BAD, f"flock(2) does not work in {path} (choose another place with --dir)"
@@ -315,7 +304,9 @@ def check_processes(asked: str | None) -> Findings:
     except (SoloError, OSError) as error:
         yield BAD, f"/proc: {getattr(error, 'strerror', None) or error}"
         return
-    if is_proc_hidden() and posix.geteuid() != 0:
+    mounts = [mount for mount in read_lines("/proc/self/mounts") if mount.split()[1] == "/proc" and "hidepid=" in mount]
+    is_hidden = bool(mounts) and not any(f"hidepid={off}" in mounts[0] for off in ("0", "off"))
+    if is_hidden and posix.geteuid() != 0:
         yield NOTE, "/proc hides other users' processes (hidepid): a process that solo cannot see counts as alive"
     else:
         yield GOOD, "/proc shows which processes live"
@@ -335,25 +326,19 @@ def check_processes(asked: str | None) -> Findings:
         yield NOTE, "in a time namespace: start times are compared with its offset"
 
 
-def is_proc_hidden() -> bool:
-    """Return whether /proc is mounted with an effective hidepid."""
-    mounts = [mount for mount in read_lines("/proc/self/mounts") if mount.split()[1] == "/proc" and "hidepid=" in mount]
-    return bool(mounts) and not any(f"hidepid={off}" in mounts[0] for off in ("0", "off"))
-
-
 def check_sockets(asked: str | None) -> Findings:
     """Can --via socket read /proc/net/unix?"""
     try:
         list_addresses()
-        where = f"in this network namespace ({read_namespace('self', 'net')})"
-        yield GOOD, f"--via socket works, between all processes {where}"
+        where = f"between all processes in this network namespace ({read_namespace('self', 'net')})"
+        yield GOOD, f"--via socket works, {where}"
     except (SoloError, OSError) as error:
         yield NOTE, f"--via socket does not work: {error}"
 
 
 def check_kernel_settings(asked: str | None) -> Findings:
     """Which kernel settings concern shared directories?"""
-    value = "".join(read_lines("/proc/sys/fs/protected_regular")).strip()
+    value = "".join(read_lines("/proc/sys/fs/protected_regular"))
     if value not in ("", "0"):
         how = "files of others in sticky directories are opened without creating them"
         yield GOOD, f"fs.protected_regular is {value}: {how}"
@@ -383,9 +368,8 @@ def check_installation(asked: str | None) -> Findings:
     """Does solo start as fast as it can, and see what it inherited?"""
     if "solo_ignored" not in sys._xoptions:
         yield NOTE, "started without its stub: guesses which signals were ignored (INHERITED STATE, solo(7))"
-    with open("/proc/self/maps") as maps:
-        if "libpython" in maps.read():
-            yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
+    if "libpython" in "".join(read_lines("/proc/self/maps")):
+        yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
     beside = os.path.dirname(os.path.realpath(sys.argv[0]))
     if kernel.program is None and ("solo_ignored" in sys._xoptions or os.path.exists(f"{beside}/program")):
         yield NOTE, "solo was installed for another version of Python, and starts slower (install it again)"
@@ -403,7 +387,7 @@ def check_cron(asked: str | None) -> Findings:
 def check_generated_names(asked: str | None) -> Findings:
     """Are there many names of one program? A name made from changing arguments never excludes another run."""
     try:
-        names = [name for name, _ in find_names(open_place(asked)) if LIKE_GENERATED.fullmatch(name)]
+        names = [name for name, *_ in find_files(open_place(asked)) if LIKE_GENERATED.fullmatch(name)]
     except (SoloError, OSError):
         return
     for program, count in Counter(name.rpartition("-")[0] for name in names).most_common(3):
@@ -440,7 +424,6 @@ def read_lines(path: str) -> list[str]:
     """Return the lines of a file, or none if it cannot be read."""
     try:
         # Only a newline ends a line: mount points may contain the other characters at which Python splits.
-        with open(path, errors="surrogateescape", newline="\n") as file:
-            return file.read().rstrip("\n").split("\n")
+        return decode(Path(path).read_bytes()).rstrip("\n").split("\n")
     except OSError:
         return []

@@ -1,31 +1,48 @@
-"""`solo clean`: remove dead tickets and idle names.
+"""`solo clean`: remove dead tickets and idle names; after a run whose name, made from its command, is new, a few of these.
 
-It holds the gate of each name. A contender that arrives meanwhile finds the gate gone and creates the name again.
+A name is removed under its gate. A contender that arrives meanwhile finds the gate gone and creates the name again.
 """
 
 from __future__ import annotations
 
 import posix
+import re
+from errno import ENOTEMPTY
+from itertools import islice
+from time import time
 from typing import Any
 
-from solo.commands.lookup import check_names, open_names, report_unknown
-from solo.commands.prune import LIKE_GENERATED, clean, forget, is_generated
+from solo.commands.lookup import (
+    PLACES,
+    find_in_the_way,
+    open_existing,
+    open_names,
+    open_queue,
+    report_unknown,
+    visit_queue,
+)
 from solo.contention.period import FILE as ONCE
-from solo.directories import tighten
+from solo.directories import STICKY, Directory, open_below, tighten
 from solo.errors import SoloError
+from solo.gate import GATE
 from solo.history.files import PAST
-from solo.history.names import find_names
+from solo.history.names import find_files
+from solo.history.reader import find_history
+from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
-from solo.kernel import SAFELY, close, say
+from solo.kernel import SAFELY, close, list_directory, say
+from solo.modes import EXCLUSIVE, Claim
+from solo.obstacles import close_all, find_living
 from solo.text.width import print_clean
+from solo.tickets import READABLE, UNPUBLISHED, Queue
+
+LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_names; some users choose such names
+IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
+MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print a line per name that changed.
-
-    Return 125 if a name was never used or could not be read; the others are cleaned all the same.
-    """
-    check_names(names)
+    """Print a line per name that changed. Return 125 if a name was never used or could not be read."""
     directory = options.get("dir")
     unknown = [name for name in names if report_unknown(name, options, "clean")]
     complete = clean_all(open_names, names, options, clean) and not unknown
@@ -41,7 +58,7 @@ def tighten_journals(directory: str | None) -> None:
         place = open_place(directory)
     except (FileNotFoundError, SoloError):
         return  # a journal never makes a command fail
-    for _, inner in find_names(place):
+    for _, inner, _ in find_files(place):
         if isinstance(inner, SoloError):
             continue
         for file in (JOURNAL, PAST, ONCE):
@@ -56,17 +73,12 @@ def tighten_journals(directory: str | None) -> None:
 
 
 def clean_all(open_one: Any, names: list[str], options: dict[str, Any], clean_one: Any) -> bool:
-    """Call `clean_one` for each of `names`, or for all, in the directory that `open_one` opens.
-
-    Return False if one fails.
-    """
-    try:
-        base = open_one(options.get("dir"))
-    except FileNotFoundError:
+    """Call `clean_one` for `names`, or all, in the directory that `open_one` opens. Return False if one fails."""
+    base, complete = open_existing(options.get("dir"), open_one), True
+    if base is None:
         return True  # no command was ever guarded here
-    complete = True
     # Nested names first: only a name without any can be removed.
-    for name, place in reversed([*find_names(base, names)]):
+    for name, place, _ in reversed([*find_files(base, names)]):
         if "generated" in options and not LIKE_GENERATED.fullmatch(name):
             continue
         try:
@@ -82,3 +94,136 @@ def clean_all(open_one: Any, names: list[str], options: dict[str, Any], clean_on
             complete = False
     close(base.fd)
     return complete
+
+
+def prune_generated_names(directory: str | None) -> None:
+    """Remove at most MOST_REMOVED names that solo made from commands, idle for IDLE seconds, with their journals.
+
+    Look at MOST_LOOKED_AT names, in a window that moves with the clock. Raises SoloError, OSError.
+    """
+    options = {"dir": directory, "history": IDLE}
+    for open_one, remove in zip(PLACES, (clean, forget)):
+        base = open_existing(directory, open_one)
+        if base is None:
+            continue
+        try:
+            names = sorted(filter(LIKE_GENERATED.fullmatch, list_directory(base.fd)))
+            start = int(time()) * MOST_LOOKED_AT % max(1, len(names))
+            window = (names[start:] + names[:start])[:MOST_LOOKED_AT]
+            found = (name for name in window if is_idle(base, name) and is_generated(name, directory))
+            for name in islice(found, MOST_REMOVED):
+                remove(name, base, options)
+        finally:
+            close(base.fd)
+
+
+def is_idle(base: Any, name: str) -> bool:
+    """Return whether no ticket has come or gone, and no journal was written, for IDLE seconds."""
+    try:
+        times = [
+            posix.stat(f"{name}/{file}", dir_fd=base.fd, follow_symlinks=False).st_mtime
+            for file in (".", GATE, JOURNAL)
+            if file == "." or posix.access(f"{name}/{file}", posix.F_OK, dir_fd=base.fd)
+        ]
+    except OSError:
+        return False
+    return time() - max(times) >= IDLE
+
+
+def is_generated(name: str, directory: str | None) -> bool:
+    """Return whether solo made this name each time that it was used. The second of a pair has no journal."""
+    try:
+        close(open_place(directory, name).fd)
+        events = find_history(directory, name).events
+    except FileNotFoundError:
+        return True
+    except SoloError:
+        return False
+    return bool(events) and all(event.is_generated for event in events)
+
+
+def clean(name: str, base: Any, options: dict[str, Any]) -> Any:
+    """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says so, or None."""
+    queue = open_queue(name, options, read_origin())
+    if queue is None:
+        return None
+    try:
+        with queue.gate:
+            before = queue.list_files()
+            for file in before:
+                if file.startswith(UNPUBLISHED):
+                    queue.remove(file)
+                else:
+                    ticket: Any = find_living(queue, file)
+                    if ticket is not None:
+                        tighten(ticket.fd, queue.place.mode & READABLE)
+                        ticket.close()
+            after = list_directory(queue.place.fd)
+            dead = len(before) - sum(file in after for file in before)
+            # A new gate counts from the clock. A gate ahead of it must stay, or a token could repeat.
+            is_idle = after == [GATE] and (queue.gate.read_counter() or 0) < time() * 1e6
+            if is_idle and remove_name(name, queue, base):
+                return "removed"
+            return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead else None
+    finally:
+        queue.leave()
+
+
+def remove_name(name: str, queue: Queue, base: Any) -> bool:
+    """Remove the gate and directory of a name. Return False if it must stay, or a contender made a new gate first.
+
+    A name that root made in a sticky directory stays: if another user created it again, all others would be refused.
+    """
+    if queue.place.mode & STICKY and posix.fstat(queue.place.fd).st_uid == 0:
+        return False
+    try:
+        posix.unlink(GATE, dir_fd=queue.place.fd)
+        remove_directory(name, base)
+        return True
+    except (OSError, SoloError):
+        return False
+
+
+def remove_directory(name: str, base: Any) -> None:
+    """Remove the empty directory of a name, each part opened by itself: in a shared directory one may be a link."""
+    *above, last = name.split("/")
+    place = open_below(Directory(posix.dup(base.fd), base.path, base.mode, base.shared), above)
+    try:
+        posix.rmdir(last, dir_fd=place.fd)
+    finally:
+        close(place.fd)
+
+
+def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
+    """Remove the journal of a name idle for options["history"] seconds. Return a text that says so, or None."""
+    if is_used(name, options):
+        return None
+    place = None
+    try:
+        place = open_place(options.get("dir"), name)
+        journals = [file for file in list_directory(place.fd) if file in (JOURNAL, PAST)]
+        written = [posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals]
+        if not written or time() - max(written) < options["history"]:
+            return None
+        for file in journals:
+            posix.unlink(file, dir_fd=place.fd)
+        for part in range(name.count("/") + 1):
+            remove_directory(name.rsplit("/", part)[0], base)
+    except FileNotFoundError:
+        return None  # another process removes it
+    except OSError as error:
+        if error.errno != ENOTEMPTY:  # a nested name is left
+            raise SoloError(f"cannot remove its history: {error.strerror}") from None
+    finally:
+        if place is not None:
+            close(place.fd)
+    return "history removed"
+
+
+def is_used(name: str, options: dict[str, Any]) -> bool:
+    """Return whether a name has a holder or a waiter."""
+    in_the_way = visit_queue(
+        name, options, lambda queue: queue and [*islice(find_in_the_way(queue, Claim(EXCLUSIVE)), 1)]
+    )
+    close_all(in_the_way or [])
+    return bool(in_the_way)

@@ -1,7 +1,4 @@
-"""The subcommands that people type: typer parses their words by the signatures here, and prints their help by rich.
-
-A function declares what may be typed; its docstring is the help. The module of its name, loaded then, does the work.
-"""
+"""The subcommands that people type: typer parses their words by the signatures here, and prints their help by rich."""
 
 import os
 import sys
@@ -11,6 +8,7 @@ import typer
 import typer.core
 
 from solo.argv import check_variable
+from solo.commands.lookup import check_names, check_units, check_words
 from solo.errors import UsageError
 from solo.kinds import read_duration, read_word
 from solo.options import DIR, VIA
@@ -157,20 +155,19 @@ def doctor(
     """
 
 
-def run(name: str, words: "list[str]", check: Any) -> int:
-    """Run a subcommand, or print its help. `check` looks at its names, flags of durations and directory first.
-
-    Return the exit status. Raises SoloError.
-    """
+def run(name: str, before: "list[str]", words: "list[str]") -> int:
+    """Run a subcommand with options `before` it and `words` after it, or print its help. Raises SoloError."""
     command = get_commands()[name]
     if not {"-h", "--help"}.isdisjoint(words):
         choose_colors()
     try:
-        with command.make_context(f"solo {name}", words) as context:
+        with command.make_context(f"solo {name}", before + words) as context:
             timed = [flag for parameter in command.params if parameter.metavar == DURATION for flag in parameter.opts]
             typed = {key: value for key, value in context.params.items() if value is not None and value is not False}
             names = [*typed.pop("names", ())]
-            check(names, timed, typed.get("dir"))
+            check_words(words, names)
+            check_units(words, timed, typed.get("dir"))
+            check_names([] if name == "doctor" else names)  # of which they are files
             return int(__import__(f"solo.commands.{name}", fromlist=["run"]).run(typed, names))
     except typer.Exit as end:  # after --help
         return end.exit_code

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from time import localtime, strftime, time
 from typing import Any
 
 from solo.argv import is_engine
 from solo.commands.list import make_table as make_list
-from solo.commands.lookup import check_names, check_via, describe_place, open_queue, report_unknown
+from solo.commands.lookup import check_via, describe_place, report_unknown, visit_queue
 from solo.errors import SoloError, UsageError
 from solo.history.reader import find_histories, find_history
 from solo.identity import read_origin
@@ -35,7 +36,6 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
     Return 125 on a read error.
     """
-    check_names(names)
     if options.get("via") == SOCKET:
         raise UsageError("history: --via socket keeps no history")
     check_via(options.get("via", FILE))
@@ -56,10 +56,8 @@ def collect(options: dict[str, Any], names: list[str], after: float = 0.0) -> tu
     if is_engine(options):
         from solo.commands import remote
 
-        runs = [(name, run) for name, run in remote.collect_runs(options["via"], names) if run.time >= after]
-        return [
-            make_row(name, run, None) for name, run in sorted(runs, key=lambda pair: (pair[1].start, pair[0]))
-        ], True
+        runs = sorted(remote.collect_runs(options["via"], names), key=lambda pair: (pair[1].start, pair[0]))
+        return [make_row(name, run, None) for name, run in runs if run.time >= after], True
     found, complete, origin = [], True, read_origin()
     for name in names:
         complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete
@@ -76,20 +74,17 @@ def collect(options: dict[str, Any], names: list[str], after: float = 0.0) -> tu
 
 def list_rows(name: str, history: Any, options: dict[str, Any], origin: Any, after: float = 0.0) -> list[Any]:
     """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is refused."""
-    states, rows, again = None, [], None
-    if after:  # a run that began before its part of the journal may still be running
-        states = find_states(open_queue(name, {**options, "via": FILE}, origin))
-        if states.keys() - {(one.launcher, one.child) for one in history.events}:
-            history = find_history(options.get("dir"), name)
+    states, rows, again = {}, [], None
+    if after or any(one.event == STARTED for one in history.list_runs()):
+        states = visit_queue(name, {**options, "via": FILE}, find_states, origin)
+    # A run that began before its part of the journal may still be running.
+    if after and states.keys() - {(one.launcher, one.child) for one in history.events}:
+        history = find_history(options.get("dir"), name)
     for one in history.list_runs():
-        state = None
-        if one.event == STARTED:
-            if states is None:
-                states = find_states(open_queue(name, {**options, "via": FILE}, origin))
-            state = states.get((one.launcher, one.child))
-            if state is None:  # it may have ended since we read the journal
-                again = again or {run.token: run for run in find_history(options.get("dir"), name).list_runs()}
-                one = again.get(one.token, one)
+        state = states.get((one.launcher, one.child)) if one.event == STARTED else None
+        if one.event == STARTED and state is None:  # it may have ended since we read the journal
+            again = again or {run.token: run for run in find_history(options.get("dir"), name).list_runs()}
+            one = again.get(one.token, one)
         if state is not None or one.time >= after:
             rows.append((one.start or one.time, make_row(name, one, state)))
     return rows
@@ -104,8 +99,6 @@ def find_states(queue: Any) -> dict[tuple[int, int], Any]:
         return {(record.launcher[0], record.child[0]): state for record, state in holds if record and record.child}
     except SoloError:
         return {}  # a damaged ticket: the outcome is unknown
-    finally:
-        queue.leave()
 
 
 def was_kept(one: Any) -> bool:
@@ -124,10 +117,7 @@ def name_outcome(one: Any, state: Any) -> str:
 
 
 def make_row(name: str, one: Any, state: Any) -> dict[str, Any]:
-    """Return a row as --json prints it: times in RFC 3339, spans in seconds.
-
-    `state` is the state of a hold that still runs.
-    """
+    """Return a row as --json prints it; `state` is that of a hold that still runs, else None."""
     outcome, ran = name_outcome(one, state), one.ran
     if state is not None:
         ran = round(max(0.0, time() - one.start), 3)
@@ -155,7 +145,6 @@ def make_row(name: str, one: Any, state: Any) -> dict[str, Any]:
 
 
 def make_table(rows: list[Any], via: str | None = None) -> tuple[Any, Any]:
-    """Return (columns, lines of cells) of the rows."""
     return make_list(COLUMNS, rows, via, **CELLS)
 
 
@@ -247,8 +236,6 @@ def join(cells: Any, widths: list[Any]) -> str:
 
 
 def read_time(text: str) -> float:
-    from datetime import datetime  # for the pictures on a terminal only
-
     return datetime.fromisoformat(text).timestamp()
 
 
@@ -258,9 +245,8 @@ def draw(rows: list[Any], begin: float, now: float, cells: int) -> list[Any]:
     scale = cells / max(now - begin, 0.001)
     for row in rows:
         start = read_time(row["time"])
-        first, last = [
-            min(cells - 1, max(0, int((seconds - begin) * scale))) for seconds in (start, start + (row["ran"] or 0))
-        ]
+        ends = start, start + (row["ran"] or 0)
+        first, last = [min(cells - 1, max(0, int((seconds - begin) * scale))) for seconds in ends]
         for at in range(first, last):
             marks[at] = max(marks[at], RUN)
         mark = SKIP if row["outcome"] == "skipped" else FAILURE if row["outcome"] in BAD else RUN
@@ -277,8 +263,5 @@ def make_stats(rows: list[Any]) -> list[Any]:
 
 
 def find_percentile(ordered: list[Any], percent: int) -> Any:
-    """Return the nearest-rank percentile: the smallest value that `percent` of all do not exceed.
-
-    None if there are none.
-    """
+    """Return the smallest value that `percent` of all do not exceed (nearest rank), None if there are none."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None

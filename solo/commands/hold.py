@@ -12,21 +12,11 @@ from _signal import SIG_BLOCK, SIG_SETMASK, SIGKILL, pthread_sigmask, valid_sign
 from errno import EACCES, ENOENT, ESRCH
 from time import localtime, strftime, time
 
+from solo import identity
 from solo.acquire import OF_SOME_RUNS, Holds, acquire_names, add_waited, make_variables, make_watch, remove_unseen_holds
 from solo.argv import check_together
 from solo.command import find_command
-from solo.commands.lookup import check_names
 from solo.errors import SoloError, UsageError
-from solo.identity import (
-    FIRST_PID_NAMESPACE,
-    Origin,
-    descends_from,
-    is_alive,
-    read_namespace,
-    read_origin,
-    read_self,
-    read_stat,
-)
 from solo.journal import Journal
 from solo.kernel import FOREVER, HIGHEST_FD, STATUS_SIZE, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
@@ -52,7 +42,6 @@ UNFINISHED, FAILED = b"false || ", b"(exit %d)\n"
 
 def run(options: "dict[str, Any]", names: "list[str]") -> int:
     """Acquire `names` and leave them held. Return 0. Raises SoloError."""
-    check_names(names)
     if options.get("for", FOREVER) <= 0:
         raise UsageError("--for must be longer than 0s")
     if options.keys().isdisjoint(("pid", "for", "fd")):
@@ -74,7 +63,7 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     return 0
 
 
-def choose_kept(options: "dict[str, Any]") -> "GivenProcess | GivenDescriptor | Timer":
+def choose_kept(options: "dict[str, Any]") -> "GivenProcess":
     if "fd" in options:
         return GivenDescriptor(options["fd"])
     return GivenProcess(options["pid"]) if "pid" in options else Timer(options["for"])
@@ -86,25 +75,23 @@ def report(names: "list[str]", until: str) -> None:
 
     words = " ".join(map(quote, names))
     say(f"held{until}: {', '.join(names)} (solo release {words} releases earlier)")
-    for path in (names[0], f"./{names[0]}"):
+    for here in ("", "./"):
         try:
-            find_command(path, posix.environ.get(b"PATH"))
+            find_command(here + names[0], posix.environ.get(b"PATH"))
         except SoloError:
             continue
-        line = f"{'./' * (path != names[0])}{words}"
-        say(f"{names[0]} is a program, but hold runs nothing (solo -- {line} runs it)")
-        return
+        return say(f"{names[0]} is a program, but hold runs nothing (solo -- {here}{words} runs it)")
 
 
 class Keeping:
-    """A kept hold in the making, for the process `kept`. A listener of the journal sees it as a run with `pid` and
-    `named`.
-    """
+    """A kept hold in the making, for the process `kept`. To the journal it is a run with `pid` and `named`."""
 
-    def __init__(self, plan: Plan, kept: "GivenProcess | GivenDescriptor | Timer") -> None:
+    def __init__(self, plan: Plan, kept: "GivenProcess") -> None:
         self.plan, self.kept = plan, kept
-        self.origin = read_origin()
-        self.record = record = Record(read_self(), self.origin, posix.geteuid(), plan.claim, plan.names, kept.words)
+        self.origin = identity.read_origin()
+        self.record = record = Record(
+            identity.read_self(), self.origin, posix.geteuid(), plan.claim, plan.names, kept.words
+        )
         record.keep, record.is_timed, record.descriptor = kept.identity, kept.is_timed, kept.descriptor
         record.note = plan.note or ""
         self.holds = Holds()
@@ -119,15 +106,14 @@ class Keeping:
             if plan.wait or plan.replace or plan.replace_after is not None:
                 self.kept.watch(self.origin)
             self.named = acquire_names(self.record, plan, make_watch(plan, plan.deadline), self.holds)
-            if not is_alive(self.pid, self.kept.identity[1], self.origin, self.origin):
+            if not identity.is_alive(self.pid, self.kept.identity[1], self.origin, self.origin):
                 raise SoloError(f"{plan.names[0]}: cannot hold it for pid {self.pid}: the process has ended")
         except BaseException as error:
             self.refuse(error)
             raise
 
     def keep(self, exports: bool) -> None:
-        """Record the process, so that the holds outlive this one, then write the variables if wanted: a shell that has
-        read them has the names.
+        """Record the process, so that the holds outlive this one, then write the variables if wanted.
 
         Raises SoloError, and then holds none. From the first record on no signal ends this process: it would leave some
         of the names held. A shell that has gone is then an error, EPIPE.
@@ -171,18 +157,18 @@ class GivenProcess:
         self.words = read_words(pid)
         self.until = f" until pid {pid} ends"
 
-    def watch(self, origin: Origin) -> None:
+    def watch(self, origin: identity.Origin) -> None:
         """End this process when the other ends: nobody would use what we wait for."""
         pidfd = open_pidfd(self.identity, origin, origin)
         if pidfd is None:
             return
         poller = select.poll()
         poller.register(pidfd, select.POLLIN)
-        pid, mask = self.identity[0], pthread_sigmask(SIG_BLOCK, valid_signals())  # they are for the main thread
+        mask = pthread_sigmask(SIG_BLOCK, valid_signals())  # they are for the main thread
 
         def end() -> None:
             poller.poll()
-            say(f"cannot hold for pid {pid}: the process has ended")
+            say(f"cannot hold for pid {self.identity[0]}: the process has ended")
             posix._exit(SoloError.status)
 
         _thread.start_new_thread(end, ())
@@ -214,14 +200,13 @@ class GivenDescriptor(GivenProcess):
         self.holder.dismiss()
 
 
-class Timer:
-    """The process of --for: it waits for `go`, then sleeps. It ends with this process if that never comes.
+class Timer(GivenProcess):
+    """The process of --for, forked before there is a ticket, as a copy of its descriptor would keep the lock.
 
-    It is forked before there is a ticket: a copy of its descriptor would keep the lock.
+    It waits for `go`, then sleeps. It ends with this process if that never comes.
     """
 
     is_timed = True
-    descriptor = None
 
     def __init__(self, seconds: float) -> None:
         whole = format_duration(seconds) if seconds == seconds // 1 else f"{seconds:g}s"
@@ -235,10 +220,10 @@ class Timer:
             finally:
                 posix._exit(SoloError.status)
         close(reader)
-        self.identity = pid, read_stat(pid).start
+        self.identity = pid, identity.read_stat(pid).start
 
-    def watch(self, origin: Origin) -> None:
-        """Do nothing: it lives at least as long as this process."""
+    def watch(self, origin: identity.Origin) -> None:
+        """Do nothing: it lives at least as long as this process, unless this one dismisses it."""
 
     def go(self, holds: "list[Ticket]") -> None:
         posix.write(self.writer, b"!")
@@ -269,9 +254,9 @@ def sleep(reader: int, seconds: float) -> None:
 def find_process(pid: int) -> "tuple[int, int]":
     """Return (pid, start) of a process for which this user may hold a name. Raises SoloError."""
     try:
-        stat, status = read_stat(pid), read_file(f"/proc/{pid}/status", STATUS_SIZE)
+        stat, status = identity.read_stat(pid), read_file(f"/proc/{pid}/status", STATUS_SIZE)
         is_ours = posix.geteuid() == 0 or may_signal(posix.geteuid(), pid)
-        ours, theirs = read_namespace("self", "pid"), read_namespace(pid, "pid") if is_ours else ""
+        ours, theirs = identity.read_namespace("self", "pid"), identity.read_namespace(pid, "pid") if is_ours else ""
     except OSError as error:
         gone = error.errno in (ENOENT, ESRCH)
         remedy = " (root needs CAP_SYS_PTRACE for it)" if error.errno == EACCES and posix.geteuid() == 0 else ""
@@ -284,7 +269,7 @@ def find_process(pid: int) -> "tuple[int, int]":
         "it is solo hold itself": pid == posix.getpid(),
         "it is another user's process": not is_ours,
         # Other contenders would look for it in our namespace.
-        "it is in another pid namespace (run solo hold there)": ours not in (theirs, FIRST_PID_NAMESPACE),
+        "it is in another pid namespace (run solo hold there)": ours not in (theirs, identity.FIRST_PID_NAMESPACE),
     }
     reason = next((reason for reason, applies in reasons.items() if applies), None)
     if reason:
@@ -297,7 +282,7 @@ def warn_of_fork(pid: int, name: str) -> None:
     caller = posix.getppid()
     try:
         first, second = [(read_words(each), posix.readlink(f"/proc/{each}/exe")) for each in (caller, pid)]
-        if caller != pid and descends_from(caller, pid) and first == second:  # it still runs what `pid` does
+        if caller != pid and identity.descends_from(caller, pid) and first == second:  # it still runs what `pid` does
             remedy = "for that one: solo hold --pid parent"
             say(f"{name}: held for pid {pid}, not for its subshell, pid {caller} ({remedy})")
     except OSError:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import posix
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from time import time
+from typing import Any
 
-from solo.commands.lookup import check_via, describe_place, open_names, report_unknown
+from solo.commands.lookup import check_via, describe_place, open_existing, report_unknown
 from solo.contention.addresses import list_addresses
 from solo.directories import split_name
 from solo.errors import SoloError, UsageError
@@ -17,35 +19,20 @@ from solo.kernel import close, encode, say
 from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.describe import format_duration, format_rough
-from solo.text.rows import make_row
-from solo.text.tables import NAME, NOTE, format_json, format_times, print_rows
+from solo.text.tables import NAME, NOTE, format_json, format_times, make_row, print_rows
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from solo.contention.protocols import Ticket
-    from solo.identity import Origin
-    from solo.record import Record
-
-    Row = dict[str, Any]
-
+Row = dict[str, Any]
 COLUMNS = "NAME STATE MODE LAUNCHER CHILD FOR USER USUAL VIA HOST DIRECTORY NOTE COMMAND".split()
 STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the tickets of `names` and of the names nested in them, or all tickets.
-
-    Return 125 if one cannot be read or was never used.
-    """
+    """Print the tickets of `names` and the names nested in them, or all. Return 125 if one is unreadable or unknown."""
     if "json" in options and "null" in options:
         raise UsageError("--null and --json exclude each other")
     via = options.get("via")
-    if via is not None:
-        check_via(via)
+    check_via(via or FILE)
     rows, complete = collect(options.get("dir"), via, names)
     absent = [name for name in names if not any(is_within(row["name"], [name]) for row in rows)]
     unknown = [name for name in absent if report_unknown(name, options, "list")]
@@ -79,12 +66,12 @@ def collect(
     via: str | None,
     names: list[str],
     report: Callable[[str], None] = say,
-    visit: Callable[[Row, Ticket], None] | None = None,
+    visit: Callable[[Row, Any], object] = lambda row, ticket: None,
 ) -> tuple[list[Row], bool]:
     """Return ([a row per living ticket, by name and order of arrival], whether all could be read).
 
     `via` None looks for files and sockets. `report` gets a line for each error, `visit` each row with its open ticket.
-    A name that only another user can use is missing from all names without being one that could not be read.
+    Without `names`, a name that only another user can use is left out, and counts as read.
     """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
@@ -100,19 +87,19 @@ def collect(
                 complete = complete and not names and isinstance(ticket, ForeignName)
                 continue
             record = ticket.read_record()
-            if is_listed(ticket, record) and (name in names or not is_second(queue, name, record)):
+            # The nested name of a parent's hold is listed, and the first name of a pair made from a command.
+            is_for_nested = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
+            is_second = record is not None and record.is_pair and queue.shorten(name) != record.names[0]
+            is_living = ticket.state in (LIVE, ORPHANED)
+            if is_living and not is_for_nested and (name in names or not is_second):
                 rows.append(make_row(name, where, ticket, record))
-                if visit is not None:
-                    visit(rows[-1], ticket)
+                visit(rows[-1], ticket)
             ticket.close()
     return rows, complete
 
 
-def look_at(queue: Any, files: list[str]) -> Iterator[Ticket | SoloError]:
-    """Yield each published ticket among the `files` of a queue, holds first, or the SoloError why it cannot be read.
-
-    The caller closes it.
-    """
+def look_at(queue: Any, files: list[str]) -> Iterator[Any]:
+    """Yield each published ticket of `files`, holds first, or why it cannot be read. The caller closes it."""
     if isinstance(queue, SoloError):
         yield queue
         return
@@ -120,42 +107,18 @@ def look_at(queue: Any, files: list[str]) -> Iterator[Ticket | SoloError]:
         try:
             ticket = queue.look(file)
         except SoloError as error:
-            yield error
-            continue
+            ticket = error
         if ticket is not None:
             yield ticket
 
 
-def is_listed(ticket: Ticket, record: Record | None) -> bool:
-    """Return whether the ticket lives, and is more than the hold of a parent for a nested name, which is listed there.
-
-    A waiter at the parent has no other ticket, so it is listed here.
-    """
-    is_for_nested = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
-    return ticket.state in (LIVE, ORPHANED) and not is_for_nested
-
-
-def is_second(queue: Any, name: str, record: Record | None) -> bool:
-    """Return whether this name is the second of a pair that solo made from a command. The ticket of the first is listed."""
-    return record is not None and record.is_pair and queue.shorten(name) != record.names[0]
-
-
-def find_queues(
-    directory: str | None, via: str | None, origin: Origin, names: list[str]
-) -> Iterator[tuple[str, str, Any, list[str]]]:
-    """Yield (name, "file" or "socket", its queue or the SoloError that refuses it, its tickets' files) of `names` and of the
-    names nested in them, or of every name.
-    """
-    if via in (None, FILE):
-        try:
-            base = open_names(directory)
-        except FileNotFoundError:
-            base = None  # no command was ever guarded here
-        if base is not None:
-            for name, place, files in find_files(base, names):
-                queue: Any = place if isinstance(place, SoloError) else Queue(place, origin)
-                yield name, FILE, queue, list(filter(is_ticket, files))
-            close(base.fd)
+def find_queues(directory: str | None, via: str | None, origin: Any, names: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield (name, "file" or "socket", queue or SoloError that refuses it, files of tickets), as `collect` wants."""
+    if via in (None, FILE) and (base := open_existing(directory)):
+        for name, place, files in find_files(base, names):
+            queue: Any = place if isinstance(place, SoloError) else Queue(place, origin)
+            yield name, FILE, queue, list(filter(is_ticket, files))
+        close(base.fd)
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses() if is_within(name, names)}):
             from solo.contention.sockets import SocketQueue
@@ -166,9 +129,7 @@ def find_queues(
 
 
 def format_pid(row: Row, key: str) -> Any:
-    """Return our pid of the `launcher` or `child`; that of the record, with a question mark, if we cannot see the process
-    or only the record claims it; None if unknown.
-    """
+    """Return our pid of the `launcher` or `child`; the record's with a ? if we cannot see the process; or None."""
     return f"{row['claims'][key]}?" if key in row["claims"] else row[key]
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from solo.argv import is_engine
 from solo.directories import Directory, find_base, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
-from solo.history.names import find_names
+from solo.history.names import find_files
 from solo.identity import read_origin
 from solo.journal_files import open_place
 from solo.kernel import close, decode, say
@@ -66,8 +66,26 @@ def check_names(names: list[str]) -> None:
         split_name(name)
 
 
+def check_words(words: list[str], names: list[str]) -> None:
+    """Raise UsageError for words that look like a command: they would be names."""
+    after = words[words.index("--") + 1 :] if "--" in words else []
+    if after and len(names) > len(after):
+        raise UsageError("a subcommand runs no command (solo -n NAME -- COMMAND does)")
+
+
+def check_units(words: list[str], flags: list[str], directory: str | None) -> None:
+    """Raise UsageError for a duration of two words after one of `flags`, as `-k 5 m`, unless m is a known name."""
+    for flag, number, unit in zip(words, words[1:], words[2:]):
+        if flag in flags and number.isdecimal():
+            from solo.text.hints import UNITS_OF_TIME
+
+            if unit.lower() in UNITS_OF_TIME and not has_traces(unit, directory):
+                remedy = f"for a name {unit}: {flag} {number}s {unit}"
+                raise UsageError(f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h ({remedy})")
+
+
 def check_known(name: str, options: dict[str, Any], verb: str) -> None:
-    """Raise SoloError if `name` has no directory, journal or file of --once-per: it may be mistyped, or another user's.
+    """Raise SoloError if the name has left no traces: it may be mistyped, or another user's.
 
     Sockets and engines keep nothing of an idle name, so every name is known there.
     """
@@ -90,23 +108,25 @@ def report_unknown(name: str, options: dict[str, Any], verb: str) -> bool:
         return True
 
 
-def visit_queues(names: list[str], options: dict[str, Any], visit: Any) -> bool:
-    """Call `visit(name, queue)` for each name; the queue is None if the name was never used.
+def visit_queue(name: str, options: dict[str, Any], visit: Any, origin: Any = None) -> Any:
+    """Return what `visit` returns for the queue of `name`, or for None if the name was never used. Raises SoloError."""
+    queue = open_queue(name, options, origin or read_origin())
+    try:
+        return visit(queue)
+    finally:
+        if queue is not None:
+            queue.leave()
 
-    Print an error for a name that is refused. Return whether every visit returned True.
-    """
+
+def visit_queues(names: list[str], options: dict[str, Any], visit: Any) -> bool:
+    """Call `visit(name, queue or None)` for each name, and print errors. Return whether every visit returned True."""
     origin, complete = read_origin(), True
     for name in names:
-        queue = None
         try:
-            queue = open_queue(name, options, origin)
-            complete = visit(name, queue) and complete
+            complete = visit_queue(name, options, lambda queue, name=name: visit(name, queue), origin) and complete
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
-        finally:
-            if queue is not None:
-                queue.leave()
     return complete
 
 
@@ -114,6 +134,14 @@ def open_names(directory: str | None, *names: str) -> Directory:
     """Open the directory of all names, or of one. Raises SoloError, or FileNotFoundError if it is missing."""
     parts = [part for name in names for part in split_name(name)]
     return open_below(open_base(find_base(directory), directory), parts)
+
+
+def open_existing(directory: str | None, open_one: Any = open_names) -> Directory | None:
+    """Return the directory of all names, or of journals by open_place, None if it is missing. Raises SoloError."""
+    try:
+        return open_one(directory)  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        return None
 
 
 PLACES = (open_names, open_place)  # where a name can be: in that of the journals also by a file of --once-per
@@ -139,10 +167,8 @@ def list_known(directory: str | None) -> Iterator[str]:
             base = open_one(directory)
         except (FileNotFoundError, SoloError):
             continue
-        try:
-            yield from (name for name, _ in find_names(base))
-        finally:
-            close(base.fd)
+        yield from (name for name, *_ in find_files(base))
+        close(base.fd)
 
 
 def describe_place(options: dict[str, Any]) -> str:
@@ -151,18 +177,14 @@ def describe_place(options: dict[str, Any]) -> str:
         from solo.engines.targets import find_target
 
         return f"names at {find_target(options['via']).shown}"
+    user = find_user(posix.geteuid())
     if options.get("via") == SOCKET:
-        return f"names of {find_user(posix.geteuid())}, by sockets"
-    if options.get("dir"):
-        return f"names in {options['dir']}"
-    return f"names of {find_user(posix.geteuid())}, in {find_base(None)}"
+        return f"names of {user}, by sockets"
+    return f"names in {options['dir']}" if options.get("dir") else f"names of {user}, in {find_base(None)}"
 
 
 def open_living(queue: Any, wanted: Any = is_published, key: Any = None) -> Iterator[Any]:
-    """Yield the living tickets whose files are `wanted`, holds first, or in the order of `key`.
-
-    The caller closes them.
-    """
+    """Yield the living tickets whose files are `wanted`, by `key`, else holds first. The caller closes them."""
     for file in sorted(filter(wanted, queue.list_files()), key=key):
         ticket = queue.open_ticket(file)
         if ticket is not None and ticket.state in (LIVE, ORPHANED):
@@ -190,8 +212,6 @@ def warn_of_program(words: list[str]) -> None:
     from solo.text.hints import MEANINGS
 
     directory = decode(posix.environ.get(b"SOLO_DIR", b""))
-    named = [
-        name for name in words[1:] if name[:1] not in "-/%." and not name.isdecimal() and has_traces(name, directory)
-    ]
-    if named or posix.isatty(2) and (words[0] == "kill" or not words[1:]):
+    plain = [name for name in words[1:] if name[:1] not in "-/%." and not name.isdecimal()]
+    if any(has_traces(name, directory) for name in plain) or posix.isatty(2) and (words[0] == "kill" or not words[1:]):
         say(f"{words[0]} is run as COMMAND (did you mean {MEANINGS[words[0]]}?)")

@@ -1,19 +1,20 @@
 """`solo metrics`: every name in Prometheus's text format, for example for the textfile collector of node_exporter.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/, not OpenMetrics: that collector and promtool read only
-this format, and would not see that a counter of OpenMetrics is one.
+Not OpenMetrics: that collector and promtool would not see that a counter of OpenMetrics is one.
 """
 
 from __future__ import annotations
 
-import posix
+import os
 import sys
+import tempfile
+from pathlib import Path
 from time import time
 from typing import Any
 
 from solo import __version__
 from solo.commands.list import collect
-from solo.commands.lookup import open_queue, read_skips
+from solo.commands.lookup import read_skips, visit_queue
 from solo.directories import find_base
 from solo.errors import SoloError
 from solo.history.reader import Totals, find_histories, find_history
@@ -56,12 +57,11 @@ FAMILIES = (
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the metrics, or replace the file of --output with them.
-
-    Return 125 if a name cannot be read; the others are there.
-    """
+    """Print the metrics, or replace the file of --output. Return 125 if a name cannot be read; the others are there."""
     samples, generated, complete = collect_samples(options, names)
-    text = format_metrics(samples, generated, find_common_labels(options.get("dir")))
+    # A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
+    common = {"dir": os.path.abspath(find_base(options.get("dir"))), "user": find_user(os.geteuid())}
+    text = format_metrics(samples, generated, common)
     if "output" in options:
         write_atomically(options["output"], text)
     elif sys.stdout.isatty():
@@ -147,15 +147,10 @@ def count_runs(history: Any) -> dict[str, Any]:
 def count_skips(name: str, options: dict[str, Any], origin: Any) -> int:
     """Return the skips in a row that the gate counts, as `solo show` prints them; 0 if it cannot be read."""
     try:
-        queue = open_queue(name, {"dir": options.get("dir")}, origin)
+        skips = visit_queue(name, {"dir": options.get("dir")}, lambda queue: read_skips(queue) if queue else {}, origin)
+        return sum(skips.values())
     except SoloError:
         return 0  # listing the tickets reports it
-    if queue is None:
-        return 0
-    try:
-        return sum(read_skips(queue).values())
-    finally:
-        queue.leave()
 
 
 def add_row(mine: dict[str, Any], row: dict[str, Any], now: float) -> None:
@@ -170,25 +165,9 @@ def add_row(mine: dict[str, Any], row: dict[str, Any], now: float) -> None:
         mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
 
 
-def find_common_labels(directory: str | None) -> dict[str, Any]:
-    """Return the labels that all samples have: one scrape can have the files of many directories and users.
-
-    A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
-    """
-    path = find_base(directory)
-    if path[0] != "/" or "//" in f"{path}/":
-        from os.path import abspath
-
-        path = abspath(path)
-    return {"dir": path, "user": find_user(posix.geteuid())}
-
-
 def format_metrics(samples: dict[tuple[str, str], Any], generated: set[Any], common: dict[str, Any]) -> str:
-    lines = [
-        "# HELP solo_build_info The version of solo that wrote this.",
-        "# TYPE solo_build_info gauge",
-        f"solo_build_info{format_labels(version=__version__, **common)} 1",
-    ]
+    lines = ["# HELP solo_build_info The version of solo that wrote this.", "# TYPE solo_build_info gauge"]
+    lines.append(f"solo_build_info{format_labels(version=__version__, **common)} 1")
     for family, kind, help in FAMILIES:
         lines += [f"# HELP {family} {help}", f"# TYPE {family} {kind}"]
         for (name, via), values in sorted(samples.items()):
@@ -205,10 +184,7 @@ def format_labels(**labels: Any) -> str:
 
 
 def quote_label(text: str) -> str:
-    """Return the text as the value of a label, which must be UTF-8.
-
-    Other bytes become \\xNN. No two texts have one label.
-    """
+    """Return the text as a label, in UTF-8: other bytes become \\xNN, and no two texts have one label."""
     data = text.encode(errors="surrogateescape")
     if "\\x" in text or data != text.encode(errors="replace"):
         data = data.replace(b"\\", b"\\\\")
@@ -217,30 +193,18 @@ def quote_label(text: str) -> str:
 
 
 def write_atomically(path: str, text: str) -> None:
-    """Replace the contents of `path` by `text`: a reader finds the old or the new ones. Raise SoloError.
-
-    A device or pipe is written to instead.
-    """
-    import os
-    import stat
-    import tempfile
-
-    path, new = os.path.realpath(path), None
+    """Replace the contents of `path`, in one step unless it is a device or pipe. Raises SoloError."""
+    path = os.path.realpath(path)
+    folder, file = os.path.split(path)
     try:
-        old = os.stat(path) if os.path.exists(path) else None
-        if old is not None and not stat.S_ISREG(old.st_mode):
-            with open(path, "w", encoding="utf-8") as output:
-                output.write(text)
+        if os.path.exists(path) and not os.path.isfile(path):
+            Path(path).write_text(text, encoding="utf-8")
             return
-        folder, file = os.path.split(path)
-        fd, new = tempfile.mkstemp(prefix=f".{file}.", dir=folder)  # not *.prom, which would be collected
-        with open(fd, "w", encoding="utf-8") as output:
-            output.write(text)
-            os.fchmod(fd, MODE if old is None else stat.S_IMODE(old.st_mode))
-        os.replace(new, path)
-        new = None
+        # Not *.prom, which would be collected.
+        with tempfile.TemporaryDirectory(prefix=f".{file}.", dir=folder) as made:
+            new = Path(made, file)
+            new.write_text(text, encoding="utf-8")
+            new.chmod(os.stat(path).st_mode & 0o7777 if os.path.exists(path) else MODE)
+            os.replace(new, path)
     except OSError as error:
         raise SoloError(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        if new is not None:
-            os.unlink(new)

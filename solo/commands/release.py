@@ -4,7 +4,7 @@ import posix
 from _signal import SIGTERM
 from time import time
 
-from solo.commands.lookup import check_names, open_queue, report_unknown, visit_queues
+from solo.commands.lookup import open_queue, report_unknown, visit_queues
 from solo.errors import SoloError
 from solo.identity import find_pid, walk_parents
 from solo.journal import Journal, format_token
@@ -32,12 +32,10 @@ MOST_PIDS = 10  # in a message
 
 def run(options: "dict[str, Any]", names: "list[str]") -> int:
     """Release the kept hold of each name. Return 125 if one was not released."""
-    check_names(names)
     deepest_first = sorted(dict.fromkeys(names), key=lambda name: -name.count("/"))
     known = [name for name in deepest_first if not report_unknown(name, options, "release")]
     complete = visit_queues(known, options, lambda name, queue: release(name, queue, options))
-    complete = complete and known == deepest_first
-    return 0 if complete else SoloError.status
+    return 0 if complete and known == deepest_first else SoloError.status
 
 
 class KeptHold:
@@ -98,9 +96,8 @@ def append_journal(name: str, hold: KeptHold, directory: "str | None") -> None:
     journal = Journal(hold.record, directory, lambda text: None)
     journal.tokens = {name: format_token(hold.ticket)}
     journal.start = b" start=%.3f child=%d" % (hold.record.since, hold.process[0])
-    journal.append_all(
-        ENDED, lambda: b"%b ran=%.3f code=0 timed-out=0" % (journal.start, max(0, time() - hold.record.since))
-    )
+    ran = max(0, time() - hold.record.since)
+    journal.append_all(ENDED, lambda: b"%b ran=%.3f code=0 timed-out=0" % (journal.start, ran))
 
 
 def end_process(hold: KeptHold, process: "Process") -> None:
@@ -153,9 +150,7 @@ def explain_others(name: str, options: "dict[str, Any]", holds: "list[Ticket]", 
 
 
 def choose(name: str, queue: "Queue", options: "dict[str, Any]") -> KeptHold:
-    """Return the kept hold to release: that of the process of --pid if given, else of the caller or its nearest
-    ancestor, else the only one of this user. Raises SoloError.
-    """
+    """Return the kept hold of --pid, else of the nearest ancestor, else the user's only one. Raises SoloError."""
     pid = options.get("pid")
     holds = list_holds(queue)
     found = find_kept(queue, holds)
@@ -167,17 +162,15 @@ def choose(name: str, queue: "Queue", options: "dict[str, Any]") -> KeptHold:
         whose = "root" if kept[0].uid == 0 else f"{find_user(kept[0].uid)} and root"
         raise SoloError(f"held by {describe_owner(kept[0].ticket)}: only {whose} can release it")
     if pid is not None:
-        wanted = [hold for hold in ours if hold.pid == pid]
-        if not wanted:
-            raise SoloError(f"not held for pid {pid}")
-        return wanted[0]
+        if wanted := [hold for hold in ours if hold.pid == pid]:
+            return wanted[0]
+        raise SoloError(f"not held for pid {pid}")
     by_process = {hold.process: hold for hold in reversed(ours)}
     for process in walk_parents(posix.getppid()):
         if process in by_process:
             return by_process[process]
     pids = list({hold.process: describe_pid(hold.process, hold.record.origin, queue.origin) for hold in ours}.values())
     if len(pids) > 1:
-        more = ", ..." if pids[MOST_PIDS:] else ""
-        shown = ", ".join(pids[:MOST_PIDS])
-        raise SoloError(f"held for {len(pids)} processes: pids {shown}{more} (choose one with --pid)")
+        shown = ", ".join(pids[:MOST_PIDS] + ["..."] * bool(pids[MOST_PIDS:]))
+        raise SoloError(f"held for {len(pids)} processes: pids {shown} (choose one with --pid)")
     return ours[0]

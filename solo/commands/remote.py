@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -38,27 +38,18 @@ def look(via: str, is_view: bool = True) -> Iterator[Any]:
     except (Gone, *INVALID_ANSWER) as error:
         raise make_invalid_answer(engine, error) from None
     finally:
-        release(engine)
-
-
-def release(engine: Any) -> None:
-    try:
-        engine.release()
-        engine.close()
-    except Exception:
-        pass  # we held nothing there
+        with suppress(Exception):  # we held nothing there
+            engine.release()
+            engine.close()
 
 
 def collect(via: str, names: list[str]) -> list[Any]:
     """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
-        entries = engine.list_entries()
+        entries = [entry for entry in engine.list_entries() if is_within(entry.name, names)]
     # The hold of a parent for a nested name is listed there. A waiter at the parent has no other entry.
-    return [
-        make_row(entry, engine.where)
-        for entry in entries
-        if is_within(entry.name, names) and not (entry.is_held and entry.record.claim.mode in INTENTIONS)
-    ]
+    listed = [entry for entry in entries if not (entry.is_held and entry.record.claim.mode in INTENTIONS)]
+    return [make_row(entry, engine.where) for entry in listed]
 
 
 def collect_runs(via: str, names: list[str]) -> list[Any]:
@@ -109,20 +100,17 @@ def wait(options: dict[str, Any], names: list[str]) -> int:
 
 def find_in_the_way(engine: Any, part: str, claim: Any) -> list[Any]:
     """Return the entries that `claim` would have to wait for: conflicting holds, and every waiter."""
-    return [
-        entry for entry in engine.list_entries(part) if not entry.is_held or find_conflicts(claim, [entry.record.claim])
-    ]
+    entries = engine.list_entries(part)
+    return [entry for entry in entries if not entry.is_held or find_conflicts(claim, [entry.record.claim])]
 
 
 def stop(options: dict[str, Any], names: list[str]) -> int:
     """Do as commands.stop.run does. Each launcher ends its command after the next renewal of its lease."""
     if "kill_after" in options:
         raise UsageError("stop cannot use --kill-after with an engine: the option of the holder's launcher counts")
-    complete = True
     with look(options["via"]) as engine:
-        for name in names:
-            complete &= stop_name(engine, name, "waiting" in options)
-    return 0 if complete else SoloError.status
+        complete = [stop_name(engine, name, "waiting" in options) for name in names]
+    return 0 if all(complete) else SoloError.status
 
 
 def stop_name(engine: Any, name: str, with_waiting: bool) -> bool:
@@ -141,17 +129,17 @@ def stop_name(engine: Any, name: str, with_waiting: bool) -> bool:
 
 def ask_to_end(engine: Any, name: str, with_waiting: bool) -> tuple[dict[str, str], bool]:
     """Return ({key: description} of the entries whose launchers were asked, whether all could be asked)."""
-    asked: dict[str, str] = {}
-    complete = True
+    asked, complete = dict[str, str](), True
     for entry in engine.list_entries(name):
-        if entry.record.claim.mode in INTENTIONS or not (entry.is_held or with_waiting):
+        record = entry.record
+        if record.claim.mode in INTENTIONS or not (entry.is_held or with_waiting):
             continue
-        if entry.record.launcher is None:
+        if record.launcher is None:
             say(f"{name}: cannot end the holder: {entry.key} belongs to another program")
             complete = False
-            continue
-        engine.ask_to_end(entry, describe_self())
-        asked[entry.key] = f"pid {entry.record.launcher} on {entry.record.host} ({cut_command(entry.record.command)})"
+        else:
+            engine.ask_to_end(entry, describe_self())
+            asked[entry.key] = f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
     return asked, complete
 
 

@@ -11,8 +11,7 @@ from solo.argv import is_engine
 from solo.commands import history
 from solo.commands.list import add_usual, format_age, format_mode, format_pid, format_user, look_at, make_table
 from solo.commands.list import collect as collect_rows
-from solo.commands.lookup import check_names, describe_place, read_skips, report_unknown, visit_queues
-from solo.commands.processes import Processes
+from solo.commands.lookup import describe_place, open_existing, read_skips, report_unknown, visit_queues
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_origin
@@ -21,8 +20,7 @@ from solo.kernel import close, say
 from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration, format_rough
-from solo.text.rows import make_row
-from solo.text.tables import format_json, format_time, format_times, print_rows
+from solo.text.tables import format_json, format_time, format_times, make_row, print_rows
 from solo.text.width import print_clean
 from solo.tickets import LIVE, ORPHANED
 
@@ -32,11 +30,7 @@ ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "n
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print each name as text, or with --json an array of objects.
-
-    Return 125 if one cannot be read or was never used.
-    """
-    check_names(names)
+    """Print each name as text or JSON. Return 125 if one cannot be read or was never used."""
     unknown: list[str] = []
     if is_engine(options):
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
@@ -75,29 +69,17 @@ def collect_all(names: list[str], options: dict[str, Any]) -> tuple[Any, ...]:
     return shown, visit_queues(names, options, show)
 
 
-def find_journal(directory: str | None, name: str) -> Any:
-    """Return the path of a name's journal, or None if it has just been removed. Raise SoloError if it is refused."""
-    try:
-        place = open_place(directory, name)
-    except FileNotFoundError:
-        return None
-    close(place.fd)
-    return f"{place.path}/{JOURNAL}"
-
-
 def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report: Any) -> dict[str, Any]:
-    """Return the object of one name, as --json prints it.
-
-    `holds` and `waiting` are rows of `solo list`; holds also have `processes`. `runs` are the last rows of `solo
-    history`. Call `report` with each SoloError of a ticket that cannot be read.
-    """
+    """Return the object of one name, as --json prints it. Call `report` with each SoloError of a ticket."""
     via = options.get("via", FILE)
     known = make_empty(name, via)
     if via == FILE:
         rows = history.list_rows(name, find_history(options.get("dir"), name), options, origin)
         if rows:
             known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
-            known["journal"] = find_journal(options.get("dir"), name)
+            if place := open_existing(options.get("dir"), lambda directory: open_place(directory, name)):
+                close(place.fd)  # else it has just been removed
+                known["journal"] = f"{place.path}/{JOURNAL}"
     if queue is None:
         return known
     if via != SOCKET:
@@ -112,20 +94,12 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
             row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
             holds.append((row, find_roots(ticket)))
         ticket.close()
-    add_processes(holds)
-    known["holds"] = [row for row, _ in holds]
+    if holds:
+        processes = Processes()
+        if processes.problem:
+            say(processes.problem)
+        known["holds"] = [{**row, "processes": list_processes(processes, roots)} for row, roots in holds]
     return known
-
-
-def add_processes(holds: list[Any]) -> None:
-    """Add its `processes` to the row of each (row, pids of its roots)."""
-    if not holds:
-        return
-    processes = Processes()
-    if processes.problem:
-        say(processes.problem)
-    for row, roots in holds:
-        row["processes"] = list_processes(processes, roots)
 
 
 def open_readable(queue: Any, report: Any) -> Iterator[Any]:
@@ -149,16 +123,8 @@ def collect_remote(name: str, via: str, rows: list[Any]) -> dict[str, Any]:
 
 
 def make_empty(name: str, via: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "via": via,
-        "path": None,
-        "journal": None,
-        "skips": {},
-        "holds": [],
-        "waiting": [],
-        "runs": [],
-    }
+    known: dict[str, Any] = {"name": name, "via": via, "path": None, "journal": None, "skips": {}}
+    return {**known, "holds": [], "waiting": [], "runs": []}
 
 
 def list_processes(processes: Processes, roots: list[Any]) -> list[Any]:
@@ -176,6 +142,41 @@ def list_processes(processes: Processes, roots: list[Any]) -> list[Any]:
         for pid, depth, info in processes.walk(roots, *ATTRIBUTES)
         if info["cpu_times"] and info["memory_info"]  # else we may not look at it
     ]
+
+
+class Processes:
+    """All processes at one moment. Without psutil there are none, and `problem` says why."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Any] = {}
+        self.children: dict[int, list[int]] = {}
+        self.problem = ""
+        try:
+            import psutil
+        except ModuleNotFoundError:
+            from solo.text.missing import describe_missing
+
+            self.problem = f"processes are not shown: {describe_missing('psutil')}"
+            return
+        self.Gone = psutil.NoSuchProcess
+        for process in psutil.process_iter(["ppid"]):
+            self.found[process.pid] = process
+            self.children.setdefault(process.info["ppid"], []).append(process.pid)
+
+    def walk(self, pids: list[int], *attributes: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """Yield (pid, depth, what psutil knows of it) for each of these processes and its descendants, parents first."""
+        seen = set()
+        left = [(pid, 0) for pid in reversed(pids)]
+        while left:
+            pid, depth = left.pop()
+            if pid not in self.found or pid in seen:
+                continue
+            seen.add(pid)
+            left += [(child, depth + 1) for child in reversed(self.children.get(pid, []))]
+            try:
+                yield pid, depth, self.found[pid].as_dict(attributes)
+            except self.Gone:
+                continue
 
 
 WAITING_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "HOST", "NOTE", "COMMAND")

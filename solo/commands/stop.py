@@ -1,7 +1,4 @@
-"""`solo stop`: end the holders of the names, and with --waiting their waiters.
-
-Contenders that arrive later are left alone.
-"""
+"""`solo stop`: end the holders of the names, and with --waiting their waiters, but no contender that arrives later."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from solo.argv import is_engine
-from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
+from solo.commands.lookup import describe_place, open_living, report_unknown, visit_queues
 from solo.contention.evict import Eviction
 from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
@@ -27,7 +24,6 @@ LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 
 def run(options: dict[str, Any], names: list[str]) -> int:
     """Print a line for each process that was ended. Return 125 if one could not be ended or a name was never used."""
-    check_names(names)
     if is_engine(options):
         from solo.commands import remote
 
@@ -38,10 +34,7 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
 
 def stop_name(name: str, queue: Any, options: dict[str, Any]) -> bool:
-    """End the holders of one name. Return False if one could not be ended, after reporting it.
-
-    Raises SoloError if only names nested in it are held.
-    """
+    """End the holders of one name. Return False if one could not be ended. Raises SoloError if only nested are held."""
     stop = Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options) if queue is not None else None
     if stop is not None and stop.left:
         return stop.run()
@@ -77,13 +70,20 @@ class Stop:
         """Send signals until all have ended, and print each end. Return False if one could not be ended."""
         while self.left:
             targets, here = self.look()
-            if self.is_unsure(here):
+            # A waiter that is missing for the first time may have acquired the name after the files were listed.
+            missing = {file for file in self.launchers if file in self.left and file not in here} - self.looked_twice
+            self.looked_twice |= missing
+            if missing:
                 close_all(targets)
                 continue
-            self.report_ended(here)
+            span = format_duration(monotonic() - self.begin)
+            for file in [file for file in self.left if file not in here]:
+                print_clean(f"{self.name}: ended {self.left.pop(file)} after {span}")
+            due = self.eviction.act(targets)
+            for file in [file for file in self.left if file in self.eviction.refused]:
+                say(f"{self.name}: {self.eviction.refused[file]}")
+                self.left.pop(file)
             if self.left:
-                due = self.eviction.act(targets)
-                self.report_refused()
                 self.wait(due)
         return not self.eviction.refused
 
@@ -102,10 +102,7 @@ class Stop:
         return ticket.file in self.left
 
     def decide(self, hold: Any) -> None:
-        """Let a new hold take the place of the waiter that it was.
-
-        A launcher that still waits may be seen too early.
-        """
+        """Let a new hold take the place of the waiter that it was: its launcher may be seen waiting too."""
         launcher = identify_launcher(hold)
         waited = [file for file in self.left if launcher and self.launchers.get(file) == launcher]
         gone = [file for file in waited if file not in self.waiting]
@@ -114,21 +111,6 @@ class Stop:
             self.eviction.transfer_steps(gone[0], hold.file)
         if gone or not waited:
             self.decided.add(hold.file)
-
-    def is_unsure(self, here: set[Any]) -> bool:
-        """Return whether a waiter is missing for the first time. It may have acquired the name after the files were listed."""
-        missing = {file for file in self.launchers if file in self.left and file not in here} - self.looked_twice
-        self.looked_twice |= missing
-        return bool(missing)
-
-    def report_ended(self, here: set[Any]) -> None:
-        for file in [file for file in self.left if file not in here]:
-            print_clean(f"{self.name}: ended {self.left.pop(file)} after {format_duration(monotonic() - self.begin)}")
-
-    def report_refused(self) -> None:
-        for file in [file for file in self.left if file in self.eviction.refused]:
-            say(f"{self.name}: {self.eviction.refused[file]}")
-            self.left.pop(file)
 
     def wait(self, due: float) -> None:
         """Block until a target may have ended, or until `due`. Poll while a launcher is about to end."""
@@ -165,12 +147,9 @@ def find_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> tuple[Any, .
 
 def open_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> list[Any]:
     """Return the living tickets that `is_wanted`, without holds of a parent for a nested name. MOST_OPEN stay open."""
-
-    def is_asked_for(file: Any) -> Any:
-        return is_published(file) and (with_waiting or file.startswith(HOLD))
-
     targets: list[Any] = []
-    for ticket in open_living(queue, is_asked_for, lambda file: (file.startswith(HOLD), file)):
+    wanted = is_published if with_waiting else lambda file: file.startswith(HOLD)
+    for ticket in open_living(queue, wanted, lambda file: (file.startswith(HOLD), file)):
         is_target = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
         if not is_target or len(targets) >= MOST_OPEN:
             ticket.close()

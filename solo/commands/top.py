@@ -1,7 +1,4 @@
-"""`solo top`: holders and waiters, live, with the CPU time and memory of their processes.
-
-A key ends the selected one.
-"""
+"""`solo top`: holders and waiters, live, with the CPU time and memory of their processes. A key ends one."""
 
 from __future__ import annotations
 
@@ -12,28 +9,27 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Sequence
 from time import monotonic, strftime
 from typing import Any
 
 from solo.argv import is_engine
 from solo.commands import stop
 from solo.commands.list import STYLES, add_usual, collect, format_pid, make_table
-from solo.commands.lookup import check_names, check_via, open_queue
-from solo.commands.processes import Processes
+from solo.commands.lookup import check_via, visit_queue
+from solo.commands.show import Processes
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
-from solo.identity import read_origin
 from solo.kernel import ENDING
+from solo.options import FILE
 from solo.plan import KILL_AFTER
 from solo.process.tree import find_roots
-from solo.text.tables import GAP, fit, print_rows
-from solo.text.width import clean, cut, measure, pad, print_clean
+from solo.text.tables import GAP, fit, make_rich, print_rows
+from solo.text.width import clean, cut, print_clean
 
 Row = dict[str, Any]
 Key = tuple[str, str, int]
 INTERVAL = 1.0  # seconds
-COLUMNS = "NAME STATE PID FOR CPU MEMORY USER USUAL COMMAND".split()
+COLUMNS, USAGE = "NAME STATE PID FOR CPU MEMORY USER USUAL COMMAND".split(), ("CPU", "MEMORY")
 MIB = 1 << 20
 MESSAGE_STAYS = 5.0  # seconds
 HELP = "up/down: select   s: stop it   q: quit"
@@ -44,9 +40,7 @@ SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.?)?|.", re.DOTALL)  # ECM
 
 def run(options: dict[str, Any], names: list[str]) -> int:
     """Show the view until q or a signal. Without a terminal, or on a dumb one, print it once."""
-    check_names(names)
-    if "via" in options:
-        check_via(options["via"])
+    check_via(options.get("via", FILE))
     if is_engine(options):
         remedy = "solo list shows the holders and waiters at an engine"
         raise UsageError(f"top cannot show processes of other machines ({remedy})")
@@ -77,7 +71,7 @@ def show(view: Any, screen: Any) -> None:
         if view.asked is not was_asked:
             screen.forget_typed()  # keys typed before the question do not answer it
         if not screen.typed:
-            screen.draw(view.render(*screen.size))
+            screen.live.update(view.render(*screen.console.size), refresh=True)
         key = screen.wait_key(max(0, due - monotonic()))
 
 
@@ -125,96 +119,69 @@ class View:
         """Act on a key."""
         if key is None:
             return
-        keys: list[Key | None] = [*map(identify, self.rows)]
-        at = keys.index(self.selected) if self.selected in keys else 0
+        at = self.find_selected()
         if self.asked:
             if key == YES:
                 self.evictions[identify(self.asked)] = self.asked, Eviction(KILL_AFTER)
                 self.show_message(f"ending {describe(self.asked)}")
             self.asked = None
-        elif key in (UP, DOWN) and keys:
-            self.selected = keys[max(0, min(len(keys) - 1, at + (1 if key == DOWN else -1)))]
-        elif key == STOP and keys:
+        elif key in (UP, DOWN) and self.rows:
+            at += 1 if key == DOWN else -1
+            self.selected = identify(self.rows[max(0, min(len(self.rows) - 1, at))])
+        elif key == STOP and self.rows:
             self.asked, self.message = self.rows[at], ""
+
+    def find_selected(self) -> int:
+        """Return the number of the selected row."""
+        return next((at for at, row in enumerate(self.rows) if identify(row) == self.selected), 0)
 
     def end(self, row: Row) -> None:
         """Take the next step of ending the owner of a row, or report that it has ended."""
         key = identify(row)
         try:
-            queue = open_queue(row["name"], {**self.options, "via": row["via"]}, read_origin())
-            try:
-                targets, settling = [], set()
-                if queue:
-                    targets, settling = stop.find_targets(queue, lambda ticket: ticket.number == key[-1], True)
-                if targets or settling:
-                    self.evictions[key][1].act_on_all(targets)
-                    return
-            finally:
-                if queue is not None:
-                    queue.leave()
+            if visit_queue(row["name"], {**self.options, "via": row["via"]}, lambda queue: self.evict(key, queue)):
+                return
             who = describe(row)
             self.show_message(f"{who} no longer waits" if row["state"] == "waiting" else f"ended {who}")
         except SoloError as error:
             self.show_message(f"{row['name']}: {error}")
         del self.evictions[key]
 
+    def evict(self, key: Key, queue: Any) -> bool:
+        """Take the next step of ending the owner of a ticket in `queue`. Return False if it has ended."""
+        if queue is None:
+            return False
+        targets, settling = stop.find_targets(queue, lambda ticket: ticket.number == key[-1], True)
+        self.evictions[key][1].act_on_all(targets)
+        return bool(targets or settling)
+
     def make_table(self) -> tuple[Any, Any]:
         """Return (columns, lines of clean cells)."""
-        cells = {
-            "PID": find_pid,
-            "CPU": lambda row: self.find_usage(row)[0],
-            "MEMORY": lambda row: self.find_usage(row)[1],
-        }
-        columns, lines = make_table(COLUMNS, self.rows, None, **cells)
+        usage = {key: lambda row, at=at: self.usage.found.get(identify(row), "--")[at] for at, key in enumerate(USAGE)}
+        columns, lines = make_table(COLUMNS, self.rows, None, PID=find_pid, **usage)
         return columns, [list(map(clean, line)) for line in lines]
 
-    def find_usage(self, row: Row) -> tuple[str, str]:
-        """Return (CPU, memory) of the processes of a row as texts."""
-        return self.usage.found.get(identify(row), ("-", "-"))
-
     def render(self, width: int, height: int) -> Any:
-        """Return the whole screen as a Text of rich."""
+        """Return the screen for rich: counts and time of day, the rows around the selected one, a question or message."""
+        from rich.console import Group
         from rich.text import Text
 
         columns, lines = fit(*self.make_table(), width, GAP)
-        *widths, _ = [max(map(measure, cells)) for cells in zip(columns, *lines)]
-        texts = [self.render_title(width), render_row(columns, columns, [*widths, 0], "bold")]
-        texts += self.render_rows(columns, lines, [*widths, 0], max(1, height - 3))
-        texts += [Text()] * (height - 1 - len(texts))
-        question = self.asked and f"stop {cut(describe(self.asked), width - len('stop ? y/n'))}? y/n"
-        texts.append(Text(question or self.message or HELP, style="bold yellow" if question else "dim"))
-        for text in texts:
-            text.truncate(max(1, width), overflow="ellipsis")
-        return Text("\n", end="", no_wrap=True, overflow="crop").join(texts)
-
-    def render_title(self, width: int) -> Any:
-        """Return the counts, and the time of day at the right edge."""
-        from rich.text import Text
-
+        at = self.find_selected()
+        room = max(1, height - 3)
+        first = max(0, min(at - room // 2, len(lines) - room))
+        shown = range(first, min(len(lines), first + room))
+        looks = ["reverse" if number == at else "" for number in shown]
+        table = make_rich(columns, [lines[number] for number in shown], "STATE", STYLES, looks=looks)
         held = sum(row["state"] != "waiting" for row in self.rows)
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
-        return Text(title + strftime("%H:%M:%S").rjust(max(1, width - len(title))), style="bold")
-
-    def render_rows(self, columns: Sequence[str], lines: list[Any], widths: list[Any], room: int) -> list[Any]:
-        """Return the `room` rows around the selected one."""
-        keys: list[Key | None] = [*map(identify, self.rows)]
-        at = keys.index(self.selected) if self.selected in keys else 0
-        first = max(0, min(at - room // 2, len(keys) - room))
-        return [
-            render_row(columns, lines[number], widths, "reverse" if number == at else "", STYLES)
-            for number in range(first, min(len(keys), first + room))
-        ]
-
-
-def render_row(columns: Any, cells: Any, widths: list[Any], style: str, styles: Any = None) -> Any:
-    """Return one row in `style`. The cell of the column STATE also has the style that `styles` has for its text."""
-    from rich.text import Text
-
-    text = Text(style=style)
-    for column, cell, width in zip(columns, cells, widths):
-        text.append(pad(cell, width), style=styles.get(cell, "") if styles and column == "STATE" else "")
-        text.append("  ")
-    return text
+        title += strftime("%H:%M:%S").rjust(max(1, width - len(title)))
+        question = self.asked and f"stop {cut(describe(self.asked), width - len('stop ? y/n'))}? y/n"
+        bottom = Text(question or self.message or HELP, "bold yellow" if question else "dim")
+        texts = Text(title, "bold"), bottom
+        for text in texts:
+            text.truncate(max(1, width), overflow="ellipsis")
+        return Group(texts[0], table, *[""] * (room - len(shown)), bottom)
 
 
 def identify(row: Row) -> Key:
@@ -305,13 +272,6 @@ class Screen:
             termios.tcsetattr(0, termios.TCSANOW, self.settings)
         except (OSError, termios.error):
             pass  # the terminal is gone
-
-    @property
-    def size(self) -> tuple[Any, ...]:
-        return self.console.width, self.console.height
-
-    def draw(self, text: Any) -> None:
-        self.live.update(text, refresh=True)
 
     def wait_key(self, seconds: float) -> Any:
         """Return the next key, None after `seconds` or a change of size, QUIT after a signal or a hangup."""

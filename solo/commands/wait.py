@@ -1,7 +1,4 @@
-"""`solo wait`: block until the names have neither holders nor waiters, all of them in one look at each.
-
-Waits for one ticket after the other, without polling.
-"""
+"""`solo wait`: block until the names have neither holders nor waiters, one ticket after the other, without polling."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from solo.argv import is_engine
-from solo.commands.lookup import check_known, check_names, find_in_the_way, open_queue, plan_exclusive
+from solo.commands.lookup import check_known, find_in_the_way, open_queue, plan_exclusive
 from solo.errors import Busy
 from solo.identity import read_origin
 from solo.kernel import FOREVER
@@ -17,11 +14,7 @@ from solo.text.describe import describe_holder, describe_waited
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Return 0 once all names were free.
-
-    Raise Busy after the timeout, SoloError for a name that was never used.
-    """
-    check_names(names)
+    """Return 0 once all names were free. Raises Busy after the timeout, SoloError for an unknown name."""
     if is_engine(options):
         from solo.commands import remote
 
@@ -36,10 +29,7 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
 
 def wait_next(part: str, claim: Any, deadline: float, options: dict[str, Any], origin: Any) -> bool:
-    """Wait for the end of one ticket of `part` that conflicts with `claim`.
-
-    Return True if there is none. Raise Busy.
-    """
+    """Wait for the end of one ticket that conflicts with `claim`. Return True if there is none. Raises Busy."""
     queue = open_queue(part, options, origin)
     ticket = next(find_in_the_way(queue, claim), None) if queue else None
     try:

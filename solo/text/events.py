@@ -87,12 +87,10 @@ def make_refusal(error: SoloError, names: list[str]) -> Event:
 
 def find_holder(busy: Busy) -> dict[str, str]:
     """Return the known values of the first holder, without a pid about which the ticket's owner is not believed."""
-    from solo.text.tables import format_time
+    from solo.text.tables import format_time, make_row
 
     values = {SINCE: format_time(busy.since) or "", NOTE: busy.note}
     if busy.tickets:
-        from solo.text.rows import make_row
-
         row = make_row(busy.name, "", busy.tickets[0], busy.tickets[0].record)
         pid = row["child"] if row["state"] == "orphaned" else row["launcher"] or row["child"]
         values.update({PID: str(pid or ""), COMMAND: " ".join(row["command"]), NOTE: row["note"] or ""})

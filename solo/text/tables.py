@@ -1,31 +1,29 @@
-"""Prints rows: a table by rich on a terminal, aligned plain text in a pipe. No cell can control the terminal.
-
-A table is fitted to the width of the terminal: texts are shortened with an ellipsis, then columns left out, but not the
-last one.
-"""
+"""Prints rows: by rich on a terminal, fitted to its width, else as plain text. No cell can control the terminal."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
 
-from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED, SLOTS
+from solo.identity import find_pid
+from solo.kernel import decode
+from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED, SLOTS, Claim
+from solo.process.owners import find_origins, is_orphaned, is_trusted, vouches
+from solo.text.describe import find_directory
+from solo.text.users import find_user
 from solo.text.width import clean, cut, measure, pad
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from rich.console import Console
-
-    Rows = list[list[str]]  # of cells
-    Columns = Sequence[str]
-    Styles = dict[str, str]  # by the text of a cell
-    Change = Callable[[list[str], int], list[str] | None]  # of the cells of a column, to fit into some width
+Rows = list[list[str]]  # of cells
+Columns = Sequence[str]
+Styles = dict[str, str]  # by the text of a cell
+Change = Callable[[list[str], int], Any]  # returns the cells of a column, as they fit into some width, or None
 
 MODES = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
-MODES.update({INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"})
-
+MODES |= {INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"}
 GAP = 2  # cells between two columns on a terminal
 NAME, NOTE = "NAME", "NOTE"
 LEAST = 16  # cells of the last column, the command
@@ -36,23 +34,19 @@ def shorten(least: int) -> Change:
     return lambda cells, left: [cut(cell, max(least, left)) for cell in cells]
 
 
-def omit(*_: object) -> None:
-    return None
-
-
 # In this order, until the last column has LEAST cells.
 STEPS: tuple[tuple[str, Change], ...] = (
     (NOTE, shorten(12)),
     (NAME, shorten(12)),
     ("MODE", lambda cells, _: None if {*cells} == {"exclusive"} else cells),
-    ("LAUNCHER", omit),
+    ("LAUNCHER", lambda *_: None),
     ("TIME", lambda cells, _: [cell.partition("-")[2] or cell for cell in cells]),  # without the year
     ("USER", lambda cells, _: None if len({*cells}) == 1 else cells),
     ("DIRECTORY", shorten(12)),
     ("HOST", shorten(8)),
-    ("WAITED", omit),
+    ("WAITED", lambda *_: None),
     (NOTE, shorten(8)),
-    (NOTE, omit),
+    (NOTE, lambda *_: None),
 )
 
 
@@ -65,12 +59,14 @@ def print_rows(
     if console:
         print_table(console, columns, lines, styled, styles or {})
     elif lines:
-        print("\n".join(align([columns, *lines])))
+        widths = [max(map(measure, column)) for column in zip(columns, *lines)]
+        for line in [columns, *lines]:
+            print("  ".join(map(pad, line, widths)).rstrip())
     elif sys.stdout.isatty():
         print(empty)
 
 
-def open_console() -> Console | None:
+def open_console() -> Any:
     """Return the Console of rich on a terminal, None elsewhere, and where rich is missing: tables are plain text then."""
     if not sys.stdout.isatty():
         return None
@@ -81,19 +77,25 @@ def open_console() -> Console | None:
     return Console()
 
 
-def align(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(measure, column)) for column in zip(*lines)]
-    return ["  ".join(map(pad, cells, widths)).rstrip() for cells in lines]
-
-
-def print_table(console: Console, columns: Columns, rows: Rows, styled: str, styles: Styles) -> None:
+def print_table(console: Any, columns: Columns, rows: Rows, styled: str, styles: Styles) -> None:
     """Print clean cells as a table by rich, fitted to the terminal. Cut the last column with an ellipsis."""
     from rich import box
+
+    columns, rows = fit(columns, rows, console.width, GAP)
+    table = make_rich(columns, rows, styled, styles, box=box.SIMPLE_HEAD)
+    least = sum(column.min_width + GAP for column in table.columns) - GAP
+    console.print(table, width=max(console.width, least), crop=True)
+
+
+def make_rich(
+    columns: Columns, rows: Rows, styled: str, styles: Styles, box: Any = None, looks: Sequence[str] = ()
+) -> Any:
+    """Return the table of rich, with columns as wide as their cells; the last one has the rest of the width."""
     from rich.table import Table
     from rich.text import Text
 
-    columns, rows = fit(columns, rows, console.width, GAP)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), expand=True)
+    gap = GAP - 1 if box else GAP  # a box has one more blank
+    table = Table(box=box, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0), expand=True, row_styles=looks)
     *fixed, last = columns
     widths = [max(map(measure, cells)) for cells in list(zip(columns, *rows))[:-1]]
     for column, width in zip(fixed, widths):
@@ -102,7 +104,7 @@ def print_table(console: Console, columns: Columns, rows: Rows, styled: str, sty
     for row in rows:
         cells = zip(columns, row)
         table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in cells))
-    console.print(table, width=max(console.width, sum(widths) + GAP * len(widths) + len(last)), crop=True)
+    return table
 
 
 def fit(columns: Columns, rows: Rows, room: int, gap: int) -> tuple[Columns, Rows]:
@@ -137,6 +139,48 @@ def describe_claim(claim: Any, slot: int | None) -> dict[str, Any]:
     return {"mode": MODES[claim.mode], "slot": slot, "slots": slots, "take": take}
 
 
+def make_row(name: str, where: str, ticket: Any, record: Any) -> dict[str, Any]:
+    """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects it."""
+    # Before its command runs, a launcher that holds the name may wait at its engine, or for the second name of a pair.
+    is_waiting = not ticket.is_hold or record is not None and record.child is None and (record.via or record.is_pair)
+    state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
+    pids, claims = ({}, {}) if record is None else find_claims(ticket, record)
+    slot = record.slot[0][0] if record and record.slot else None
+    return {
+        "name": name,
+        "state": state,
+        **describe_claim(record.claim if record else Claim(EXCLUSIVE), slot),
+        "launcher": pids.get("launcher"),
+        "child": pids.get("child"),
+        "since": record and record.since,
+        "user": find_user(ticket.owner_uid),
+        "host": record and record.origin.host,
+        "command": [decode(word) for word in record.command] if record else [],
+        "note": record and record.note or None,
+        "via": record and record.via or where,
+        "ticket": ticket.number,
+        "claims": claims,
+        "directory": record and find_directory(ticket),
+    }
+
+
+def find_claims(ticket: Any, record: Any) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return (our pids by `launcher` and `child`; what the record says but the owner of its file cannot vouch for)."""
+    pids: dict[str, int] = {}
+    claims: dict[str, Any] = {}
+    trusted = is_trusted(ticket)
+    if not trusted and record.uid != ticket.owner_uid:
+        claims["user"] = find_user(record.uid)
+    for key, process in (("launcher", None if record.is_kept else record.launcher), ("child", record.child)):
+        if process and process[0]:
+            pid = find_pid(process, *find_origins(ticket))
+            if pid and (trusted or vouches(ticket, process)):
+                pids[key] = pid
+            else:
+                claims[key] = pid or process[0]
+    return pids, claims
+
+
 def format_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows as --json prints them, with their times in RFC 3339."""
     return [{**row, "since": format_time(row["since"])} for row in rows]
@@ -144,16 +188,11 @@ def format_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def format_time(seconds: float | None) -> str | None:
     """Return a time in RFC 3339, local time, in milliseconds; None for None."""
-    from datetime import datetime
-
     return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
 def format_json(value: object) -> str:
     """Return JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff."""
-    import json
-    import re
-
     text = json.dumps(value, indent=2)
     # The first group skips what only looks like such a byte: after a backslash, or the end of a pair of surrogates.
     return re.sub(r"(\\\\|\\ud[89ab]..\\u....)|\\udc([89a-f].)", lambda found: found[1] or rf"\\x{found[2]}", text)

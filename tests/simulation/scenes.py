@@ -12,7 +12,7 @@ from simulation.kernel import SIG_IGN, Kernel
 from solo import acquire, launcher, main, plan, queue
 from solo.argv import parse
 from solo.command import make_name
-from solo.commands import prune
+from solo.commands import clean
 from solo.directories import Directory
 from solo.errors import SoloError
 from solo.identity import read_origin, read_self
@@ -59,7 +59,7 @@ def run_clean():
     base = acquire.make_base(PLACE, False)
     try:
         [name] = modules.getcurrent().process.words[1:]
-        prune.clean(name, Directory(base.fd, base.path, base.mode, base.shared), {"dir": PLACE})
+        clean.clean(name, Directory(base.fd, base.path, base.mode, base.shared), {"dir": PLACE})
     except SoloError as error:
         main.say(str(error))
         return error.status
