@@ -39,8 +39,8 @@ PERCENT = r"cron ends the command at the first % (write \%; but busybox's crond 
 class Line(NamedTuple):
     """A command of a crontab or a unit: `head` is the text before it, `tail` what cron passes to it as input.
 
-    `user` is "" if it is not certain. `variables` are what a crontab sets, `unit` says what keeps solo from its part there,
-    `asked` is the directory of names that a unit sets, None if systemd makes it, and `times` are those of a crontab.
+    `user` is "" if it is not certain. `unit` says what keeps solo from its part in a unit, `asked` is the directory of
+    names that a unit sets, None if systemd makes it, and `times` are those of a crontab.
     """
 
     file: str
@@ -83,10 +83,10 @@ def find_crontabs() -> Iterator[Source]:
 def list_files(folder: str) -> list[str]:
     """Return the regular files in a directory that cron or systemd would read, in order; none if it cannot be read."""
     try:
-        names = sorted(os.listdir(folder))
+        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not UNUSED.search(name)]
     except OSError:
         return []
-    return [path for name in names if not UNUSED.search(name) and os.path.isfile(path := os.path.join(folder, name))]
+    return list(filter(os.path.isfile, paths))
 
 
 def read_all(paths: list[str], must_exist: bool = True) -> Iterator[Source]:
@@ -100,7 +100,7 @@ def read_all(paths: list[str], must_exist: bool = True) -> Iterator[Source]:
 
 
 def read_source(path: str) -> Source:
-    """Return a file, or standard input for -. Its place says which user has its lines. Raises OSError.
+    """Return a file, or standard input for -, with the user of its lines. Raises OSError.
 
     A file of the spool is returned as `crontab -e` shows it, so that line numbers are those of the editor.
     """
@@ -117,8 +117,7 @@ def read_source(path: str) -> Source:
 def parse_crontab(source: Source) -> Iterator[Line]:
     """Yield the commands of a crontab, and text that is neither an entry nor a comment as lines without a command."""
     has_user = guess_has_user(source.text) if source.has_user is None else source.has_user
-    variables: dict[str, str] = {}
-    lines = []
+    variables, lines = dict[str, str](), list[Line]()
     for number, text in enumerate(source.text.split("\n"), 1):
         entry, variable = ENTRY.fullmatch(text), VARIABLE.fullmatch(text)
         if variable:
@@ -148,7 +147,8 @@ def parse_entry(source: Source, number: int, entry: re.Match[str], has_user: boo
             return make_unread(source, number, NO_USER)
         head += f"{whole[: with_user.start(2)].strip()} "
         user, whole = with_user[1], with_user[2]
-    sign = None if is_busybox() else re.search(r"(?<!\\)%", whole)
+    is_busybox = os.path.basename(os.path.realpath(shutil.which("crond") or "")) == "busybox"  # it passes %
+    sign = None if is_busybox else re.search(r"(?<!\\)%", whole)
     command, tail = (whole[: sign.start()], whole[sign.start() :]) if sign else (whole, "")
     uid = None if "HOME" in variables else find_uid(user)
     advice = examine(command, variables.get("SHELL", "/bin/sh"), "" if uid is None else find_home(uid))
@@ -156,15 +156,9 @@ def parse_entry(source: Source, number: int, entry: re.Match[str], has_user: boo
         advice = advice._replace(edit=None).add(FAILS, "cr", CR)
     elif tail and (re.search(r"""\+["']?$""", command) or is_unclosed(command)):
         advice = advice._replace(edit=None).add(FAILS, "percent", PERCENT)
-    if advice.tool and "$" in variables.get("PATH", ""):
-        text = f"cron does not expand PATH={variables['PATH']}: it searches a directory of that name"
-        advice = advice.add(NOTE, "path", text)
+    if advice.tool and "$" in (path := variables.get("PATH", "")):
+        advice = advice.add(NOTE, "path", f"cron does not expand PATH={path}: it searches a directory of that name")
     return Line(source.file, number, head, command, tail, user, variables, advice, times=times)
-
-
-def is_busybox() -> bool:
-    """Return whether the cron of this machine is busybox's, which passes % to the command."""
-    return os.path.basename(os.path.realpath(shutil.which("crond") or "")) == "busybox"
 
 
 def is_unclosed(command: str) -> bool:
@@ -178,7 +172,6 @@ def is_unclosed(command: str) -> bool:
 
 def guess_has_user(text: str) -> bool:
     """Return whether every entry has a word before its command, most of them that of a user. This machine may lack some."""
-    found = [entry for line in text.split("\n") if (entry := ENTRY.fullmatch(line))]
-    users = [match[1] if (match := USER.fullmatch(entry[2].strip())) else "" for entry in found]
-    known = [user in COMMON_USERS or find_uid(user) is not None for user in users]
-    return all(users) and 2 * sum(known) > len(known)
+    found = [entry[2].strip() for entry in map(ENTRY.fullmatch, text.split("\n")) if entry]
+    users = [match[1] if match else "" for match in map(USER.fullmatch, found)]
+    return all(users) and 2 * sum(user in COMMON_USERS or find_uid(user) is not None for user in users) > len(users)

@@ -1,7 +1,4 @@
-"""`solo doctor`: check that this machine and user have all that solo needs.
-
-Prints findings, then the first thing to do.
-"""
+"""`solo doctor`: check that this machine and user have all that solo needs, and print the first thing to do."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ REMEDY = re.compile(r"\(([^()]*)\)$")
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the findings as text, or with --json as an array of {check, state, text}.
-
-    Return 0 if no check fails, else 1. Raises UsageError for names without an option that reads files.
-    """
+    """Print the findings; with --json as {check, state, text}. Return 1 if a check fails. Raises UsageError."""
     if "crontab" in options and "unit" in options:
         raise UsageError("--crontab and --unit exclude each other")
     if "crontab" in options or "unit" in options:

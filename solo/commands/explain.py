@@ -1,7 +1,4 @@
-"""`solo --explain [OPTION]... -- COMMAND`: the names, where they are kept, their holders, and what a run would do now.
-
-Makes nothing, joins no queue and asks no engine.
-"""
+"""`solo --explain`: what a run would do now. Makes nothing, joins no queue and asks no engine."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import posix
 import sys
 from io import TextIOWrapper
 from time import monotonic
+from typing import Any
 
 from solo.acquire import order_claims
 from solo.argv import read_variables
@@ -30,10 +28,6 @@ from solo.text.users import find_user
 from solo.text.width import print_clean
 from solo.tickets import SEAT
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 WIDTH = 11  # of the first column
 UNASKED = ("flock", "fcntl", "once_per")
 
@@ -46,18 +40,16 @@ def run(typed: dict[str, Any], words: list[str]) -> int:
     sys.stdout.reconfigure(errors="backslashreplace")
     by_flag = {*typed}
     read_variables(typed, posix.environ)
-    sources = {
-        option.key: f"--{option.flag}" if option.key in by_flag else str(option.variable)
-        for option in (DIR, VIA)
-        if option.key in typed
-    }
+    chosen = [option for option in (DIR, VIA) if option.key in typed]
+    sources = {one.key: f"--{one.flag}" if one.key in by_flag else str(one.variable) for one in chosen}
     if not words or not words[0]:
         raise UsageError("no command given (see solo --help)")
     plan = Plan(typed, words, posix.environ)
     path = find_command(words[0], posix.environ.get(b"PATH"), *words[1:2])
     print_row("command", cut_command([path, *words[1:]]))
     print_names(plan)
-    print_row("mode", describe_mode(plan))
+    claim = describe_claim(plan.claim, None)
+    print_row("mode", f"{claim['take']} of {claim['slots']} slots" if plan.slots else claim["mode"])
     print_place(plan, sources)
     return print_outcome(plan, words)
 
@@ -74,11 +66,6 @@ def print_names(plan: Plan) -> None:
         print_row("", f"{plan.names[1]}, made from the real path of the program, is acquired too")
 
 
-def describe_mode(plan: Plan) -> str:
-    claim = describe_claim(plan.claim, None)
-    return f"{claim['take']} of {claim['slots']} slots" if plan.slots else str(claim["mode"])
-
-
 def print_place(plan: Plan, sources: dict[str, str]) -> None:
     """Print the directory and the backend, each with the option, variable or default that chose it."""
     backend, source = plan.via, sources.get("via", "the default")
@@ -89,9 +76,8 @@ def print_place(plan: Plan, sources: dict[str, str]) -> None:
     if plan.via != SOCKET:
         base = find_base(plan.dir)
         missing = "" if posix.access(base, posix.F_OK) else "; it is missing: the run makes it"
-        print_row(
-            "directory", f"{base}, by {sources.get('dir', f'the default of {find_user(posix.geteuid())}')}{missing}"
-        )
+        default = f"the default of {find_user(posix.geteuid())}"
+        print_row("directory", f"{base}, by {sources.get('dir', default)}{missing}")
     print_row("backend", f"{backend}, by {source}")
 
 
@@ -109,10 +95,8 @@ def print_outcome(plan: Plan, words: list[str]) -> int:
             continue
         try:
             tickets = list_living(queue, sorted(queue.list_files()))
-            holds, waiters = (
-                [one for one in tickets if one.is_hold],
-                [one for one in tickets if one.file.startswith(SEAT)],
-            )
+            holds = [one for one in tickets if one.is_hold]
+            waiters = [one for one in tickets if one.file.startswith(SEAT)]
             conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
             if find_own_ancestors(queue, conflicts):
                 raise SoloError(f"{name}: held by an ancestor of this process: it would wait for itself")

@@ -1,7 +1,4 @@
-"""The guard of a line, what is wrong with it, and the part of the line to replace by solo.
-
-Pure functions over the text of one line, for `solo doctor --crontab`. They run nothing.
-"""
+"""The guard of a line, what is wrong with it, and the part of the line to replace by solo. Pure functions of text."""
 
 from __future__ import annotations
 

@@ -34,16 +34,12 @@ FLAGS = re.compile("^  (?:-.,|   ) --[a-z-]+", re.MULTILINE)
 
 def format_help() -> str:
     """Return the text of `solo --help`, from the tables."""
-    groups = [
-        f"{group}:\n" + format_options(option for option in LAUNCHER_OPTIONS if option.group == group)
-        for group in GROUPS
-    ]
+    by_group = {group: [option for option in LAUNCHER_OPTIONS if option.group == group] for group in GROUPS}
+    groups = [f"{group}:\n{format_options(options)}" for group, options in by_group.items()]
     subcommands = "\n".join(format_line(f"  {name}", summary, 12) for name, summary in SUMMARIES.items())
     statuses = "\n".join(format_line(f"  {status}", meaning, 18) for status, meaning in EXIT_STATUSES)
-    tables = [f"Subcommands:\n{subcommands}", EXAMPLES, f"Exit status:\n{statuses}"]
-    return "\n\n".join(
-        [USAGE, *[format_line("", part) for part in SUMMARY.split("\n\n")], *groups, *tables, "Manual: solo(1)"]
-    )
+    tables = [f"Subcommands:\n{subcommands}", EXAMPLES, f"Exit status:\n{statuses}", "Manual: solo(1)"]
+    return "\n\n".join([USAGE, *[format_line("", part) for part in SUMMARY.split("\n\n")], *groups, *tables])
 
 
 def format_brief_help() -> str:

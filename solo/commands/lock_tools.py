@@ -1,7 +1,4 @@
-"""Tools that run a command under a lock, and the options by which solo does the same.
-
-Pure functions over the words of a command, for `solo doctor --crontab`. tests/test_oracle.py runs the tools.
-"""
+"""Tools that run a command under a lock, and the same options of solo. tests/test_oracle.py runs them."""
 
 from __future__ import annotations
 
@@ -65,10 +62,7 @@ MENTION = re.compile(rf"(?:^|[\s/|&;(`'\"])({NAMES}|solo(?=\s+-(?:port|silent)\b
 
 
 class Guard(NamedTuple):
-    """A tool that guards a command. The part of the line from `start` to `end` becomes solo and its `options`.
-
-    `key` is the name of a lock that has no file.
-    """
+    """A tool that guards a command: from `start` to `end` it becomes solo. `key` names a lock that has no file."""
 
     tool: str
     call: str | None
@@ -106,14 +100,16 @@ def find_guard(command: Command, shell: str) -> Guard | None:
 def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) -> Guard:
     """Return the guard by a tool with options, whose operands begin at word `at`. Raises Unclear."""
     name, key, lock = words[0].program, "", None
-    neutral = given.keys() - set("".join(tool.rules))
-    letters = "".join(sorted(given.keys() - neutral))
+    letters = "".join(sorted(given.keys() & set("".join(tool.rules))))
     if letters not in tool.rules:
         raise Unclear(f"its options {letters}" if letters else "no option")
-    typed = tool.rules[letters].format(**given) + " --shared" * bool({"r", "s"} & neutral)
+    typed = tool.rules[letters].format(**given) + " --shared" * bool({"r", "s"} & given.keys() - set(letters))
     typed = typed.replace("--wait 0", FOREVER) if given.get("t") == "0" else typed
-    if name == "run-one":
-        key = make_key([word.text or "" for word in words[1:]])
+    if name == "run-one":  # it locks a file of the user that is called by a hash of the words
+        texts = [word.text or "" for word in words[1:]]
+        if not all(texts) or not SAFE.fullmatch("".join(texts[:1])):
+            raise Unclear("a word that the shell computes")
+        key = f"run-one:{make_name(texts[0], texts[1:])}"
     elif name == "solo":
         key = f"port-{given['p']}"
     elif tool.lock:
@@ -145,13 +141,6 @@ def take_options(words: list[Word], options: str) -> tuple[dict[str, str], int]:
     if not all(SAFE.fullmatch(word.known) for word in words[1:at]):
         raise Unclear("a word that the shell computes")
     return {name.lstrip("-"): value for name, value in found}, at
-
-
-def make_key(words: list[str]) -> str:
-    """Return a name for run-one, which locks a file of the user that is called by a hash of the words. Raises Unclear."""
-    if not all(words) or not SAFE.fullmatch("".join(words[:1])):
-        raise Unclear("a word that the shell computes")
-    return f"run-one:{make_name(words[0], words[1:])}"
 
 
 def skip_wrappers(words: list[Word]) -> list[Word]:

@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 @cache
 def find_place(user: str, path: str | None, asked: str | None) -> Place:
-    """Return how a line of `user` whose PATH is `path` can call solo, and keep names in the directory that it `asked` for.
+    """Return how a line of `user` whose PATH is `path` can call solo, and keep names where it `asked` for.
 
     `asked` is "" for the default, None for a directory that a unit will make.
     """

@@ -1,7 +1,4 @@
-"""The subcommands in a line each, and the options of hold and release, which share the parser of a guarded run.
-
-cli.py declares the others.
-"""
+"""The subcommands in a line each, and the options of hold and release; cli.py declares those of the others."""
 
 from solo import kinds
 from solo.options import DIR, LAUNCHER_OPTIONS, LIMITS, OUTPUT, Option

@@ -1,7 +1,4 @@
-"""Units of systemd: their ExecStart lines, and the settings under which solo cannot do its part.
-
-Reads only, for `solo doctor --unit`. tests/test_oracle.py runs units with these settings.
-"""
+"""Units of systemd: their ExecStart lines, and the settings under which solo cannot do its part. Reads only."""
 
 from __future__ import annotations
 
@@ -132,16 +129,15 @@ def check_unit(source: Source, settings: Settings, user: str, asked: str) -> Pla
         covering = list_covering(settings, names, key)
         if covering and names and not (is_made and key == "ReadOnlyPaths"):
             text = f"{key}={covering[0]} covers {names}"
-            if not may:
-                return Place(unknown=f"{text}, so the unit would exclude no run elsewhere")
-            return Place(f"{text} ({may})")
+            elsewhere = f"{text}, so the unit would exclude no run elsewhere"
+            return Place(f"{text} ({may})") if may else Place(unknown=elsewhere)
     return check_type(settings)
 
 
 def find_names(user: str) -> str:
     """Return the path of the default directory of a user's names, "" if there is none."""
+    uid = find_uid(user)
     try:
-        uid = find_uid(user)
         return "" if uid is None else directories.find_place(uid)
     except SoloError:
         return ""
@@ -155,8 +151,8 @@ def check_type(settings: Settings) -> Place:
     kind = settings.get("Type", "simple")
     if kind == "forking":
         return Place(unknown=FORKING)
-    is_notify, has_watchdog = kind.startswith("notify"), settings.get("WatchdogSec", "") not in NO
-    if (is_notify or has_watchdog) and settings.get("NotifyAccess") != "all":
-        needs = f"Type={kind}" if is_notify else "WatchdogSec="
-        return Place(f"{needs} is not heard from a command under a launcher (add NotifyAccess=all)")
-    return Place()
+    needs = "WatchdogSec=" * (settings.get("WatchdogSec", "") not in NO)
+    needs = f"Type={kind}" if kind.startswith("notify") else needs
+    if not needs or settings.get("NotifyAccess") == "all":
+        return Place()
+    return Place(f"{needs} is not heard from a command under a launcher (add NotifyAccess=all)")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import posix
 
+from solo.directories import Directory
 from solo.journal_files import JOURNAL, LARGEST, SIZE_LIMIT
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from solo.directories import Directory
 
 PAST = ".journal.past"
 READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes

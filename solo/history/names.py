@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 
 from solo.directories import DEEPEST, Directory, open_part
 from solo.errors import SoloError
 from solo.kernel import IS_DIRECTORY, TYPE_MASK, close
 from solo.tickets import is_foreign
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    Found = tuple[str, Directory | SoloError, list[str]]  # name, its directory or why that is refused, its entries
-
 
 class ForeignName(SoloError):
     """Another user made the name, in a directory of all users. Runs of this user refuse it."""
 
 
-def find_names(base: Directory, wanted: Sequence[str] = ()) -> Iterator[tuple[str, Directory | SoloError]]:
-    """Yield (name, Directory) of the `wanted` names below `base` and of those nested in them, in order; of every name if none
-    is wanted. (name, SoloError) if it is refused.
+def find_files(base: Directory, wanted: Sequence[str] = ()) -> Iterator[tuple[str, Directory | SoloError, list[str]]]:
+    """Yield (name, its Directory or why it is refused, its entries), in order, of `wanted` and nested names, or of all.
 
-    Each Directory is closed when the next one is asked for.
+    Raises OSError. Each Directory is closed when the next one is asked for.
     """
-    for name, place, _ in find_files(base, wanted):
-        yield name, place
-
-
-def find_files(base: Directory, wanted: Sequence[str] = ()) -> Iterator[Found]:
-    """Yield what find_names does, with the entries of each directory. Raises OSError if `base` cannot be listed."""
     listed = [] if wanted else os.listdir(base.fd)
-    return ((name, place, files) for name, place, files in walk(base, listed, "", wanted) if is_within(name, wanted))
+    return (found for found in walk(base, listed, "", wanted) if is_within(found[0], wanted))
 
 
-def walk(place: Directory, listed: list[str], above: str, wanted: Sequence[str]) -> Iterator[Found]:
-    """Yield what find_files does for each directory `listed` in `place`, whose own name with a slash is `above`; where only
-    some inside it are `wanted`, for these and those above them.
-    """
+def walk(
+    place: Directory, listed: list[str], above: str, wanted: Sequence[str]
+) -> Iterator[tuple[str, Directory | SoloError, list[str]]]:
+    """Yield what find_files does for each directory `listed` in `place`, whose own name with a slash is `above`."""
     if not is_within(above[:-1], wanted):
         listed = list({name[len(above) :].partition("/")[0] for name in wanted if name.startswith(above)})
     for part in sorted([part for part in listed if part[0] != "."]):

@@ -7,25 +7,20 @@ JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and inva
 
 from __future__ import annotations
 
-from types import SimpleNamespace  # dataclasses take 8 ms to load
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
+from solo.directories import Directory
 from solo.errors import SoloError
 from solo.history.files import read_both
-from solo.history.names import find_names
+from solo.history.names import find_files
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED, UNNOTIFIED, open_place
 from solo.kernel import close, decode
 from solo.modes import MODES
 from solo.record import LATEST, parse_note, unquote
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from solo.directories import Directory
-
-    Readers = dict[str, Callable[[bytes], Any]]
-
+Readers = dict[str, Callable[[bytes], Any]]
 TOTALS = b"totals"
 TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
 CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
@@ -76,10 +71,9 @@ TOTALS_FIELDS: Readers = {
 class Run(SimpleNamespace):
     """One run, one contender that was skipped or refused, or one --notify that failed.
 
-    Its attributes are the fields of REQUIRED and OPTIONAL, None for one that is missing, and those that parse_event
-    names. Times are seconds since the epoch, spans are seconds. `code` is the exit status of the command, or -signal;
-    if nothing ran, the exit status of solo. `event` is its last event: STARTED while it runs, and after its launcher
-    was killed. `is_kept`: by solo hold. `is_generated`: solo made the name from the command.
+    Its attributes are REQUIRED and OPTIONAL, None for one that is missing, and those that parse_event names. Times are
+    seconds since the epoch, spans are seconds. `code` is the exit status of the command, or -signal; if nothing ran, of
+    solo. `event` is its last event: STARTED while it runs, and after its launcher was killed. `is_kept`: by solo hold.
     """
 
     @property
@@ -95,9 +89,8 @@ class Run(SimpleNamespace):
 class Totals(SimpleNamespace):
     """Counts since the journal was begun: those of TOTALS_FIELDS, 0 by default.
 
-    `last_success` and `last_failure` are seconds since the epoch, 0 for never. `waits` and `waited_ms` count the
-    commands that started, `ends`, `ran_ms` and `last_ran_ms` those that ended. Milliseconds are whole: their sum does
-    not depend on the order.
+    `waits` and `waited_ms` count the commands that started, `ends`, `ran_ms` and `last_ran_ms` those that ended.
+    Milliseconds are whole: their sum does not depend on the order.
     """
 
     last_success: float
@@ -127,11 +120,11 @@ class Totals(SimpleNamespace):
             self.ran_ms += self.last_ran_ms
 
 
-class History(SimpleNamespace):
+class History(NamedTuple):
     """The history of one name: `events` as they were written, and the totals over all events ever written."""
 
-    def __init__(self, events: list[Run], totals: Totals) -> None:
-        super().__init__(events=events, totals=totals)
+    events: list[Run]
+    totals: Totals
 
     def list_runs(self) -> list[Run]:
         """Return one Run per run or other event, in order of start: the end of a run replaces its start."""
@@ -147,17 +140,16 @@ class History(SimpleNamespace):
 def find_histories(
     directory: str | None, wanted: Sequence[str], after: float = 0.0
 ) -> Iterator[tuple[str, History | SoloError]]:
-    """Yield (name, its History or a SoloError) for the `wanted` names and the names nested in them; for all if none is
-    wanted. If `after` is not 0, its events before that may be missing.
+    """Yield (name, History or SoloError) of `wanted` and the names nested in them, or all. Raises SoloError.
 
-    Raises SoloError if the directory of the journals is refused.
+    If `after` is not 0, events before that may be missing.
     """
     try:
         place = open_place(directory)
     except FileNotFoundError:
         return
     try:
-        for name, inner in find_names(place, wanted):
+        for name, inner, _ in find_files(place, wanted):
             try:
                 yield name, inner if isinstance(inner, SoloError) else read_history(name, inner, after)
             except SoloError as error:
@@ -179,11 +171,7 @@ def find_history(directory: str | None, name: str) -> History:
 
 
 def read_history(name: str, place: Directory, after: float = 0.0) -> History:
-    """Return the History in the directory `place`, empty if it has no journal. If `after` is not 0, it may begin there, and
-    its totals too.
-
-    Raises SoloError if the journal cannot be read.
-    """
+    """Return the History in the directory `place`; events before `after` may be missing. Raises SoloError."""
     try:
         past, now = read_since(place, after) if after else read_both(place)
     except OSError as error:

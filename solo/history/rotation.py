@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from fcntl import LOCK_EX
 
-from solo.directories import STICKY
+from solo.directories import STICKY, Directory
 from solo.history.files import PAST, find_inode, read_journal
 from solo.history.reader import add_up, format_totals, parse
 from solo.journal_files import JOURNAL
 from solo.kernel import try_lock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from solo.directories import Directory
 
 TAIL = 1 << 10  # bytes; a line of totals is shorter
 
@@ -24,7 +20,10 @@ def rotate(place: Directory, journal: int) -> bool:
     Write the counts of PAST into JOURNAL first, so that SIGKILL at any moment loses none. Rotate under flock(2): a
     second rotation would rename the journal that the first one has just begun.
     """
-    if not may_rename(place, journal) or not try_lock(journal, LOCK_EX):
+    folder = os.fstat(place.fd)
+    # A sticky directory forbids renaming the files of another user.
+    may_rename = not folder.st_mode & STICKY or os.geteuid() in (0, folder.st_uid, os.fstat(journal).st_uid)
+    if not may_rename or not try_lock(journal, LOCK_EX):
         return False
     stat = os.fstat(journal)
     if stat.st_ino != find_inode(place, JOURNAL):
@@ -39,9 +38,3 @@ def rotate(place: Directory, journal: int) -> bool:
         return True
     except OSError:
         return False
-
-
-def may_rename(place: Directory, journal: int) -> bool:
-    """Return whether the kernel allows it: a sticky directory forbids renaming the files of another user."""
-    folder = os.fstat(place.fd)
-    return not folder.st_mode & STICKY or os.geteuid() in (0, folder.st_uid, os.fstat(journal).st_uid)

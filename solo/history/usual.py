@@ -1,7 +1,4 @@
-"""How long a job usually runs: the tail of its journal -> its last successful runs.
-
-Reads at most SIZES bytes, however large the journal is, and never fails: what is usual is only shown.
-"""
+"""How long a job usually runs, from the tail of its journal. Never fails: what is usual is only shown."""
 
 from __future__ import annotations
 
@@ -10,15 +7,8 @@ from solo.history.files import read_both
 from solo.journal import WORDS_LIMIT
 from solo.journal_files import ENDED, open_place
 from solo.kernel import close
-from solo.modes import find_conflicts
+from solo.modes import Claim, find_conflicts
 from solo.record import LATEST, quote_words
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from solo.directories import Directory
-    from solo.modes import Claim
 
 MOST, FEWEST = 100, 5  # runs: no more are looked at, and fewer say nothing
 SIZES = (1 << 16, 1 << 20)  # bytes of the tail; the second if skips fill the first
@@ -26,14 +16,11 @@ LEAST_OVERDUE = 60.0  # seconds: no report of a shorter run
 
 
 class Usual:
-    """The usual run of a job. `spans` are the seconds of its last successful runs, from 5 to 100 of them, sorted.
-
-    A run that failed, timed out, lost its lease or was killed does not count, nor does a hold of `solo hold`.
-    """
+    """The usual run of a job: `spans` are the seconds of its last 5 to 100 successful runs, sorted."""
 
     __slots__ = ("spans",)
 
-    def __init__(self, spans: Iterable[float]) -> None:
+    def __init__(self, spans: list[float]) -> None:
         self.spans = sorted(spans)
 
     @property
@@ -48,9 +35,9 @@ class Usual:
 
     @property
     def overdue_after(self) -> float:
-        """Return after how many seconds a run is overdue: beyond the 95th percentile and twice the median.
+        """Return after how many seconds a run is overdue, never less than LEAST_OVERDUE.
 
-        The 95th percentile alone would report every 20th run of a job that is well. Never less than LEAST_OVERDUE.
+        The 95th percentile alone would report every 20th run of a job that is well.
         """
         return max(self.high, 2 * self.median, LEAST_OVERDUE)
 
@@ -81,39 +68,31 @@ def find_median(numbers: list[float]) -> float:
 
 
 def find_usual(directory: str | None, name: str, command: list[bytes] | None = None) -> Usual | None:
-    """Return what is usual for the runs of `name`, None if its journal has fewer than FEWEST successful ones.
+    """Return what is usual for `name` in `directory`, --dir; None if too few runs succeeded. Never raises.
 
-    `directory` is --dir. With `command`, the words of a record, count only runs of these words: jobs that share a name
-    need not take equally long. If there are too few, as where an argument is a date, digits do not count. Never raises,
-    and makes nothing.
+    With `command`, the words of a record, count only runs of these words: jobs that share a name need not take equally
+    long. If there are too few, as where an argument is a date, digits do not count.
     """
     try:
         place = open_place(directory, name)
     except (OSError, SoloError):
         return None
+    runs: list[tuple[float, bytes]] = []
     try:
-        return read_usual(place, command)
+        for size in SIZES:
+            tail = b"".join(read_both(place, size))
+            runs = [run for line in tail.split(b"\n")[:-1] if line.startswith(ENDED) and (run := parse_run(line))]
+            if len(runs) >= MOST or len(tail) < size:
+                break
+    except OSError:
+        pass
     finally:
         close(place.fd)
-
-
-def read_usual(place: Directory, command: list[bytes] | None = None) -> Usual | None:
-    """Return what find_usual does, of the journal in the open directory `place`."""
     words = quote_words(command, WORDS_LIMIT) if command else b""
-    runs: list[tuple[float, bytes]] = []
-    for size in SIZES:
-        try:
-            tail = b"".join(read_both(place, size))
-        except OSError:
-            break
-        runs = [run for line in tail.split(b"\n")[:-1] if line.startswith(ENDED) and (run := parse_run(line))]
-        if len(runs) >= MOST or len(tail) < size:
-            break
     for ignored in (b"", b"0123456789"):
         wanted = words.translate(None, ignored)
         spans = [span for span, theirs in runs if not words or theirs.translate(None, ignored) == wanted]
-        usual = choose_usual(spans)
-        if usual is not None:
+        if usual := choose_usual(spans):
             return usual
     return None
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.errors import Busy
     from solo.history.usual import Usual  # policies describe a holder, whose tickets history reads
-    from solo.identity import Process
     from solo.modes import Claim
     from solo.record import Record
 
@@ -28,11 +27,9 @@ SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 
 
 def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True) -> str:
-    """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh --full),
-    usually 4m, 12 skips since: migration until noon`.
+    """Return `held for 3h12m by pid 4711 (backup.sh --full), usually 4m, 12 skips since: migration until noon`.
 
-    `wanted` is our own claim. The note at the end is that of the first ticket, and so is what is usual, unless not
-    `is_expected`.
+    `wanted` is our own claim. What is usual, unless not `is_expected`, and the note are those of the first ticket.
     """
     usual = describe_usual(find_usual_run(tickets[0])) if tickets[0].is_hold and is_expected else ""
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
@@ -109,7 +106,9 @@ def describe_owner(ticket: Ticket) -> str:
     process = record.child if is_orphan else record.holder
     if not process or not process[0]:
         return "a process that cannot be seen from here"
-    kind = "orphan " * is_orphan + "stopped " * has_stopped(ticket, record.child or process)
+    main = record.child or process
+    is_halted = vouches(ticket, main) and is_stopped(find_pid(main, *find_origins(ticket)))
+    kind = "orphan " * is_orphan + "stopped " * is_halted
     pid = f"{kind}pid {describe_pid(process, *find_origins(ticket))}"
     command = f"({cut_command(map(decode, record.command))})"
     if ticket.owner_uid == posix.geteuid():
@@ -118,11 +117,6 @@ def describe_owner(ticket: Ticket) -> str:
     if is_trusted(ticket) or claimed == user and vouches(ticket, process):
         return f"{pid} of {user} {command}"
     return f"{user}, whose record claims {pid}{f' of {claimed}' if claimed != user else ''} {command}"
-
-
-def has_stopped(ticket: Ticket, process: Process) -> bool:
-    """Return whether a signal has stopped the process that the record of `ticket` names."""
-    return vouches(ticket, process) and is_stopped(find_pid(process, *find_origins(ticket)))
 
 
 def cut_command(words: Iterable[str]) -> str:
@@ -144,15 +138,12 @@ def name_signal(number: int) -> str:
 
 def format_duration(seconds: float) -> str:
     """Return the two largest units: 5s, 3h12m, 2d4h."""
-    left = max(0, int(seconds))
-    parts: list[str] = []
+    left, parts = max(0, int(seconds)), list[str]()
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, left = divmod(left, size)
         if count or parts or unit == "s":
             parts.append(f"{count}{unit}" if count or not parts else "")
-        if len(parts) == 2:
-            break
-    return "".join(parts)
+    return "".join(parts[:2])
 
 
 def format_rough(seconds: float) -> str:
@@ -170,8 +161,6 @@ def describe_waited(seconds: float | None) -> str:
 
 def format_span(seconds: float | None) -> str:
     """Return a duration as format_duration does, but a short one more exactly: 340ms, 1.7s."""
-    if seconds is None:
-        return "-"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f}ms"
+    if seconds is None or seconds < 0.9995:
+        return "-" if seconds is None else f"{seconds * 1000:.0f}ms"
     return f"{seconds:.1f}s" if seconds < 9.95 else format_duration(seconds)

@@ -69,19 +69,16 @@ SHORTEST_GUESS = 3  # letters
 
 def explain_missing_command(word: str, folders: str) -> str:
     """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the PATH; else the PATH."""
-    if word in MEANINGS:
-        return f" (it was taken as COMMAND; did you mean {MEANINGS[word]}?)"
-    if word in SHELL_WORDS:
-        return " (it is a word of the shell: use sh -c)"
-    if word[:1] in DASHES and word:
-        return " (it starts with a typographic dash, which was taken as COMMAND: type -)"
-    if word.lower() in UNITS_OF_TIME:
-        return " (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"
-    if not SHELL_SIGNS.isdisjoint(word):
-        return " (it is a line for the shell: use sh -c)"
-    if "=" in word:
-        return " (to set a variable use env)"
-    return suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})" * bool(word)
+    hints = {
+        f"it was taken as COMMAND; did you mean {MEANINGS.get(word)}?": word in MEANINGS,
+        "it is a word of the shell: use sh -c": word in SHELL_WORDS,
+        "it starts with a typographic dash, which was taken as COMMAND: type -": word and word[0] in DASHES,
+        "it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h": word.lower() in UNITS_OF_TIME,
+        "it is a line for the shell: use sh -c": not SHELL_SIGNS.isdisjoint(word),
+        "to set a variable use env": "=" in word,
+    }
+    hint = next((f" ({hint})" for hint, applies in hints.items() if applies), "")
+    return hint or suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})" * bool(word)
 
 
 def explain_lock_file(word: str, following: str) -> str:
@@ -121,24 +118,18 @@ def suggest(word: str, words: "Iterable[str]", prefix: str = "") -> str:
 
     if len(word) < SHORTEST_GUESS or "/" in word:
         return ""
+    bare = {valid.lstrip("-"): valid for valid in words}
     near = [longer for longer in words if longer.startswith(word)]
-    if not near:
-        bare = {valid.lstrip("-"): valid for valid in words}
-        near = [bare[valid] for valid in get_close_matches(word.lstrip("-"), bare, 1)]
+    near += [bare[valid] for valid in get_close_matches(word.lstrip("-"), bare, 1)]
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 
 def warn_of_date(name: str, command: "list[str]") -> None:
     """Warn if a name was made from a command with a date: runs of different days do not exclude each other."""
-    word = next(filter(holds_date, command), None)
-    if word is not None:
-        say(
-            f"{name}: this name was made from the command, and {word} looks like a date: runs exclude each other only with -n NAME"
-        )
-
-
-def holds_date(word: str) -> bool:
-    """Return whether a word looks like the output of $(date): eight digits in a row, or a date with separators."""
     import re
 
-    return re.search(r"\d{8}|\b(19|20)\d\d[-_./]\d\d[-_./]\d\d\b", word) is not None
+    looks = re.compile(r"\d{8}|\b(19|20)\d\d[-_./]\d\d[-_./]\d\d\b")  # like the output of $(date)
+    word = next(filter(looks.search, command), None)
+    if word is not None:
+        why = f"this name was made from the command, and {word} looks like a date"
+        say(f"{name}: {why}: runs exclude each other only with -n NAME")

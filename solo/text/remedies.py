@@ -39,7 +39,7 @@ def give_place(uid: int) -> str:
 def explain(path: str, error: OSError, asked: object = True) -> str:
     """Return the system's reason why a directory cannot be used, and a remedy.
 
-    The default directory of names was not `asked` for; True: unless `path` is in it.
+    The default one was not `asked` for; True: unless `path` is in it.
     """
     reason, uid = str(error.strerror), os.geteuid()
     if asked is True:
@@ -47,8 +47,7 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
         asked = not f"{path}/".startswith(default)
     if error.errno in (ENOSPC, EDQUOT, EROFS):
         first = f"{ELSEWHERE}; " if asked else ""
-        if error.errno == EROFS and is_in_unit():
-            first = choose_writable(path, uid)
+        first = choose_writable(path, uid) if error.errno == EROFS and is_in_unit() else first
         return f"{reason} ({first}{NO_FILE})"
     if error.errno not in (EACCES, ENOENT):
         return reason
@@ -87,7 +86,7 @@ def find_nearest(path: str) -> str:
 def blame(found: str, asked: object, path: str) -> str:
     """Return whose `found` is, which keeps this user from the directory of names `path`, and a remedy.
 
-    The default directory was not `asked` for. Name the real directory: root must see what a link would have it chown.
+    Name the real directory: root must see what a link would have it chown.
     """
     fd = os.open(found, os.O_PATH | os.O_CLOEXEC)
     owner, real = os.fstat(fd).st_uid, os.readlink(f"/proc/self/fd/{fd}")
@@ -121,7 +120,7 @@ def describe_false_root() -> str:
 def find_outside() -> "int | None":
     """Return the uid of this user outside its user namespace, None in the first one."""
     uid = os.geteuid()
-    for line in read_file("/proc/self/uid_map").decode().splitlines():
+    for line in read_file("/proc/self/uid_map").splitlines():
         inside, outside, count = map(int, line.split())
         if inside <= uid < inside + count:
             return None if (inside, outside, count) == (0, 0, 2**32 - 1) else outside + uid - inside
@@ -129,19 +128,12 @@ def find_outside() -> "int | None":
 
 
 def explain_other_user(uid: int, path: str, asked: object) -> str:
-    """Return the reason why a directory of names that belongs to another user cannot be used, and a remedy.
-
-    If none was `asked` for, root's own one has the wrong owner.
-    """
+    """Return why a directory of names that belongs to user `uid` cannot be used, and a remedy."""
     user = find_user(uid)
     if os.geteuid() or uid == OVERFLOW and find_outside() is not None:
         return blame(path, asked, path)
-    remedy = ELSEWHERE
-    if not asked:
-        remedy = f"chown root {path}"
-    elif user != str(uid):
-        remedy = f"as that user: runuser -u {user} -- solo ..."
-    return f"it belongs to uid {uid} ({remedy})"
+    remedy = ELSEWHERE if user == str(uid) else f"as that user: runuser -u {user} -- solo ..."
+    return f"it belongs to uid {uid} ({remedy if asked else f'chown root {path}'})"
 
 
 def explain_file(place: "Directory", file: str, error: OSError) -> str:
@@ -174,9 +166,8 @@ def explain_removal(uid: int, path: str) -> str:
 
 def quote_path(path: str) -> str:
     """Return a path as a word for a shell."""
-    if all(letter.isalnum() or letter in "/._-+,:@%=" for letter in path):
-        return path
-    return "'" + path.replace("'", "'\\''") + "'"
+    is_plain = all(letter.isalnum() or letter in "/._-+,:@%=" for letter in path)
+    return path if is_plain else "'" + path.replace("'", "'\\''") + "'"
 
 
 def is_in_unit() -> bool:

@@ -1,7 +1,6 @@
-"""Logs to syslog (--syslog): starts, skips, ends and time-outs, with name, pid, status and duration.
+"""Logs to syslog (--syslog): as fields to systemd's journal if its socket is there, else by syslog(3) as cron does.
 
-Sends fields to the journal of systemd if its socket is there. Else uses syslog(3) as cron does: facility cron, tag
-solo[PID]. Without a reader nothing is logged and nothing waits.
+Without a reader nothing is logged and nothing waits.
 """
 
 from __future__ import annotations

@@ -7,12 +7,10 @@ def find_user(uid: int) -> str:
     """Return the name of a user, or the uid if it has none."""
     import pwd
 
-    if uid not in users:
-        try:
-            users[uid] = pwd.getpwuid(uid).pw_name
-        except (KeyError, OverflowError):
-            users[uid] = str(uid)
-    return users[uid]
+    try:
+        return users.get(uid) or users.setdefault(uid, pwd.getpwuid(uid).pw_name)
+    except (KeyError, OverflowError):
+        return users.setdefault(uid, str(uid))
 
 
 def find_home(uid: int) -> str:

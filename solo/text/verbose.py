@@ -25,6 +25,7 @@ def describe_code(code: int) -> str:
         return f"with status {code}"
     try:
         from solo.text.describe import name_signal
+
+        return f"by {name_signal(-code)}"
     except (OSError, ImportError):
         return f"by signal {-code}"
-    return f"by {name_signal(-code)}"

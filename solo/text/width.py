@@ -1,15 +1,10 @@
-"""The width of text on a terminal: letters of some scripts take two cells, combining marks none.
-
-The widths are those of Unicode Standard Annex 11, East Asian Width, from Python's unicodedata.
-"""
+"""The width of text on a terminal (Unicode Standard Annex 11): some letters take two cells, combining marks none."""
 
 from __future__ import annotations
 
-from solo.kernel import escape
+from itertools import accumulate
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from solo.kernel import escape
 
 ELLIPSIS = "…"
 
@@ -28,15 +23,13 @@ def measure(text: str) -> int:
     return len(text) if text.isascii() else sum(measure_letters(text))
 
 
-def measure_letters(text: str) -> Iterator[int]:
-    """Yield the width of each character in cells: 0, 1 or 2."""
+def measure_letters(text: str) -> list[int]:
+    """Return the width of each character in cells: 0, 1 or 2."""
     from unicodedata import category, east_asian_width
 
-    for letter in text:
-        if category(letter) in ("Mn", "Me", "Cf"):
-            yield 0
-        else:
-            yield 2 if east_asian_width(letter) in ("W", "F") else 1
+    return [
+        0 if category(letter) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(letter) in ("W", "F")) for letter in text
+    ]
 
 
 def pad(text: str, width: int) -> str:
@@ -48,10 +41,6 @@ def cut(text: str, width: int) -> str:
     """Return at most `width` cells of the text. An ellipsis replaces the missing rest."""
     if measure(text) <= width:
         return text
-    left, kept = width - 1, []
-    for letter, cells in zip(text, measure_letters(text)):
-        left -= cells
-        if left < 0:
-            break
-        kept.append(letter)
+    ends = accumulate(measure_letters(text))
+    kept = [letter for letter, end in zip(text, ends) if end < width]
     return "".join(kept) + ELLIPSIS if width > 0 else ""
