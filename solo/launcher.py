@@ -120,13 +120,11 @@ class Run:
 
             die_with = make_die_with()
         if plan.is_remote:
-            from solo.engines.acquire import EngineHold
+            from solo.engines.acquire import EngineHold, OutcomeLog
 
             self.remote = EngineHold(plan, self.record, self.inherited)
             self.own_listeners.insert(0, self.remote)
             if self.remote.engine.keeps_outcomes:
-                from solo.engines.outcomes import OutcomeLog
-
                 self.own_listeners.append(OutcomeLog(self.record, self.remote, self.print_verbose))
         if plan.once_per is not None:
             from solo.contention.period import PeriodGuard

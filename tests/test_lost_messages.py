@@ -15,7 +15,7 @@ from fleet import describe, find_children
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS, serve
 
-from solo.engines.last_call import DELAY, LOOK_AGAIN, TIMEOUT
+from solo.engines.acquire import DELAY, LOOK_AGAIN, TIMEOUT
 
 AT_ONCE = 8  # launchers
 MANY = 1000  # messages; more than a launcher sends

@@ -483,7 +483,7 @@ def test_named_libraries_match_pyproject():
 
     assert f"dependencies = {json.dumps(list(LIBRARIES.values()))[:-1]}, 'tomli" in project
     for kind in ENGINES.values():
-        assert not kind.library or f'{kind.scheme} = ["{kind.requirement}"]' in project
+        assert not kind.library or f'{kind.schemes[0]} = ["{kind.requirement}"]' in project
 
 
 def test_wheel_has_every_page_of_the_manual():

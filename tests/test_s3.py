@@ -25,9 +25,9 @@ from proxy import NO_ANSWERS
 from servers import S3, ask, serve, serve_alone
 from stub import Stub
 
+from solo.engines.http import open_tunnel
 from solo.engines.s3 import credentials, sign
 from solo.engines.s3.engine import S3 as Engine
-from solo.engines.s3.proxy import open_tunnel
 from solo.engines.targets import parse_url
 from solo.errors import SoloError, UsageError
 

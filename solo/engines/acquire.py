@@ -2,7 +2,19 @@
 
 import _signal
 import posix
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, getsignal, pthread_sigmask, signal, valid_signals
+from _signal import (
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_SETMASK,
+    SIG_UNBLOCK,
+    getsignal,
+    pthread_sigmask,
+    signal,
+    sigpending,
+    valid_signals,
+)
+from _thread import allocate_lock
+from time import sleep
 
 from solo.engines.engine import (
     INVALID_ANSWER,
@@ -13,17 +25,22 @@ from solo.engines.engine import (
     make_invalid_answer,
     make_lost,
 )
-from solo.engines.last_call import TIMEOUT, LastCall, die
 from solo.engines.lease import RATE, TTL, Lease, Terms
-from solo.engines.queue import Wait, ask_until_answered, check_patience, pause
+from solo.engines.network import start_thread
+from solo.engines.queue import Wait, ask_until_answered, check_patience, pause, try_to
 from solo.engines.targets import open_engine
 from solo.errors import SoloError, UsageError
+from solo.journal import Journal
+from solo.journal_files import ENDED
 from solo.kernel import encode, list_descriptors, say_promptly
 from solo.modes import plan_claims
+from solo.record import quote
 from solo.text.describe import describe_self
+from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from solo.contention.period import LastRun, PeriodGuard
@@ -37,6 +54,11 @@ if TYPE_CHECKING:
 # Signals whose default action does not end a process; those that cannot be caught; faults.
 NOT_FATAL = "CHLD CONT KILL STOP TSTP TTIN TTOU URG WINCH ABRT BUS FPE ILL SEGV SYS TRAP".split()
 FATAL = valid_signals() - {getattr(_signal, f"SIG{name}") for name in NOT_FATAL}
+
+
+TIMEOUT = 0.4  # seconds of one call after a signal: one may fail, and the next one, on a new connection, succeed
+DELAY = 0.8  # seconds from the signal to the end
+LOOK_AGAIN = 0.05  # seconds
 
 
 class Interrupted(BaseException):
@@ -60,10 +82,7 @@ class EngineHold:
         self.wanted = wanted
         self.inherited = inherited
         self.inherited_descriptors = list_descriptors()
-        self.most = plan.max_waiting
-        self.replaces = plan.replace
-        self.is_quiet = plan.quiet
-        self.patience = plan.file_deadline
+        self.plan = plan
         self.claims = plan_claims(wanted.names, wanted.claim)
         terms = Terms(TTL if plan.ttl is None else plan.ttl, plan.grace)
         terms.check()
@@ -83,7 +102,8 @@ class EngineHold:
         A signal that ends us is delayed until the engine has everything back, but not for long. `once` is a PeriodGuard
         or None; it is asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
-        wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self(), self.is_quiet)
+        plan, most = self.plan, self.plan.max_waiting
+        wait = Wait(deadline, watch, plan.file_deadline, most, plan.replace, describe_self(), plan.quiet)
         self.caught = caught = [int(number) for number in FATAL if getsignal(number) == SIG_DFL]
         try:
             for number in caught:
@@ -119,7 +139,10 @@ class EngineHold:
             error = make_lost(self.engine, error)
         elif isinstance(error, INVALID_ANSWER) and not isinstance(error, SoloError):
             error = make_invalid_answer(self.engine, error)
-        self.give_back()
+        try:
+            self.lease.end()
+        except Exception:
+            pass  # the engine forgets the lease after its ttl
         pthread_sigmask(SIG_SETMASK, self.inherited.mask)  # a signal that came meanwhile ends us now
         return error
 
@@ -137,7 +160,7 @@ class EngineHold:
                 return
             except Gone as error:
                 self.entries = {}
-                forget(self.engine)
+                try_to(self.engine.release)
                 check_patience(wait, make_lost(self.engine, error))
                 pause(wait, error)
 
@@ -188,10 +211,10 @@ class EngineHold:
 
     def report_failure(self, reason: object) -> None:
         ttl = self.lease.terms.ttl
+        how = f"our names are free once a contender has seen no renewal for {ttl * (1 + RATE):.0f}s"
         if self.engine.expires_leases:
-            say_promptly(f"{reason}: the engine frees our names in {ttl:.0f}s")
-            return
-        say_promptly(f"{reason}: our names are free once a contender has seen no renewal for {ttl * (1 + RATE):.0f}s")
+            how = f"the engine frees our names in {ttl:.0f}s"
+        say_promptly(f"{reason}: {how}")
 
     def read_once(self, name: str) -> "LastRun | None":
         """As LocalStore.read_once (contention/period.py), between two renewals."""
@@ -208,11 +231,42 @@ class EngineHold:
             text, version = self.engine.read_once(name)
             return parse_ran(text) == before and self.engine.write_once(name, version, format_ran(ran))
 
-    def give_back(self) -> None:
-        try:
-            self.lease.end()
-        except Exception:
-            pass  # the engine forgets the lease after its ttl
+
+class LastCall:
+    """Calls `end(number)` in a thread, DELAY after the signal `number`, unless `close` was called.
+
+    Until then the main thread may finish what it does. That is the signal that has come, or the first one of the
+    blocked `signals`: it stays pending.
+    """
+
+    def __init__(self, signals: "Iterable[int]", end: "Callable[[int], None]", number: int = 0) -> None:
+        self.signals = set(signals)
+        self.end = end
+        self.number = number
+        self.is_over = False
+        self.lock = allocate_lock()
+        start_thread(self.run)  # without a thread the calls end by their timeouts
+
+    def run(self) -> None:
+        while not self.number:
+            sleep(LOOK_AGAIN)
+            if self.is_over:
+                return
+            self.number = min(sigpending() & self.signals, default=0)
+        sleep(DELAY)
+        with self.lock:
+            if not self.is_over:
+                self.end(self.number)
+
+    def close(self) -> None:
+        with self.lock:
+            self.is_over = True
+
+
+def die(number: int) -> None:
+    """Die of a signal with its default action, in any thread."""
+    posix.kill(posix.getpid(), number)
+    pthread_sigmask(SIG_UNBLOCK, {number})
 
 
 def check_plan(plan: "Plan") -> None:
@@ -240,9 +294,33 @@ def acquire_all(
     return entries
 
 
-def forget(engine: "Engine") -> None:
-    """Give up the rest of a lost lease. If that fails, the engine forgets it by itself."""
-    try:
-        engine.release()
-    except (SoloError, Gone):
-        pass
+class OutcomeLog(Journal):
+    """Writes the outcome of a run with this `record` to the engine of `remote`: the line of a journal, with times by the
+    engine's clock. It is written after the release, and never makes a job fail.
+    """
+
+    __slots__ = ("remote",)
+    title = "the history at the engine"
+
+    def __init__(self, record: "Record", remote: "EngineHold", report: "Callable[[str], None]") -> None:
+        super().__init__(record, None, report)
+        self.remote = remote
+
+    def clock(self) -> float:
+        return float(super().clock() + self.remote.engine.skew)
+
+    def refused(self, error: BaseException) -> None:
+        """Write nothing: skips would push the outcomes out."""
+
+    def append_lines(self, event: bytes, details: bytes) -> None:
+        if event == ENDED and self.remote.is_released:
+            user = quote(find_user(self.record.uid).encode("utf-8", "replace"))
+            engine = self.remote.engine
+            engine.timeout = min(engine.timeout, TIMEOUT)
+            try:
+                super().append_lines(event, details + b" user=" + user)
+            finally:
+                engine.close()
+
+    def write(self, name: str, event: bytes, line: bytes) -> None:
+        self.remote.engine.log_outcome(name, self.remote.entries[name].number, line)

@@ -24,6 +24,11 @@ LAST_WORD = 20  # characters kept of the word that exceeds the limit
 SKEWED = 1.5  # seconds; some servers report their time in whole seconds
 KEPT = 100  # outcomes of a name
 VERSION = 1  # of an entry record: launchers of several versions may share an engine
+# What Engine.examine says of several engines.
+FIRST_COME, RESTORED = (
+    "first come, first served over all hosts",
+    "restoring a backup forgets locks, and SOLO_TOKEN may repeat",
+)
 # Exceptions that reading an invalid answer raises.
 INVALID_ANSWER = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
@@ -34,7 +39,7 @@ class Gone(Exception):
 
 class EntryRecord(NamedTuple):
     """The record of an entry's owner. `slot` is a list of (first, last), empty until slots are taken; `child` is None
-    until the command runs.
+    until the command runs. The stored text has the fields under these names.
 
     `since` is by this host's wall clock. The stored text has it by the engine's clock, which is ahead by `skew`, so
     that hosts with different clocks agree on how long ago it was.
@@ -55,24 +60,12 @@ class EntryRecord(NamedTuple):
         return self._replace(child=child, since=time())
 
     def format(self, skew: float = 0.0) -> bytes:
-        claim = self.claim
-        since = None if self.since is None else self.since + skew
-        return json.dumps(
-            {
-                "solo": VERSION,
-                "mode": claim.mode,
-                "slots": claim.slots,
-                "take": claim.take,
-                "slot": self.slot,
-                "host": self.host,
-                "user": self.user,
-                "launcher": self.launcher,
-                "child": self.child,
-                "since": since,
-                "command": self.command,
-                **({"note": self.note} if self.note else {}),
-            }
-        ).encode()
+        claim, values = self.claim, dict(zip(self._fields[1:], self[1:]))
+        values["since"] = None if self.since is None else self.since + skew
+        if not self.note:
+            del values["note"]
+        known = {"solo": VERSION, "mode": claim.mode, "slots": claim.slots, "take": claim.take, **values}
+        return json.dumps(known).encode()
 
 
 def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
@@ -131,7 +124,7 @@ class Entry(NamedTuple):
     key: str
     number: int
     record: EntryRecord
-    is_held: bool
+    is_held: bool = False
 
 
 def make_lost(engine: "Engine", error: Exception) -> Unreachable:

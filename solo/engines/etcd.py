@@ -11,9 +11,8 @@ from binascii import a2b_base64, b2a_base64
 from time import monotonic, time
 
 from solo.engines import json, network
-from solo.engines.dates import find_http_date
-from solo.engines.engine import KEPT, SKEWED, Entry, Gone, describe_skew, parse_entry_record
-from solo.engines.http import Connection
+from solo.engines.engine import FIRST_COME, KEPT, RESTORED, SKEWED, Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.http import Connection, find_http_date
 from solo.engines.queue import Engine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -53,8 +52,6 @@ class Etcd(Engine):
         self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
         self.tls = network.make_tls(target) if target.scheme == "etcds" else None
-
-    # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
         self.log_in()
@@ -148,8 +145,6 @@ class Etcd(Engine):
             self.connection = None
         self.at = (self.at + is_bad) % len(self.target.hosts)
 
-    # --- the lease --------------------------------------------------------------------------------------------------
-
     def renew(self):
         """As Engine.renew."""
         if self.lease is None:
@@ -183,8 +178,6 @@ class Etcd(Engine):
 
     def close(self):
         self.hang_up()
-
-    # --- the queue --------------------------------------------------------------------------------------------------
 
     def join(self, name: str, record) -> str:
         if self.lease is None:
@@ -225,7 +218,7 @@ class Etcd(Engine):
             of, _, lease = key[len(self.prefix) :].rpartition("/")
             if lease and of[:1] != "." and name in (None, of):  # a nested name has its own queue
                 record = parse_entry_record(unpack(kv.get("value", "")), self.skew)
-                entries.append(Entry(of, key, int(kv["create_revision"]), record, False))
+                entries.append(Entry(of, key, int(kv["create_revision"]), record))
         return entries
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
@@ -264,8 +257,6 @@ class Etcd(Engine):
 
     def make_once_key(self, name: str) -> str:
         return f"{self.prefix}{ONCES}/{name}"
-
-    # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
         if name is not None:
@@ -321,8 +312,8 @@ class Etcd(Engine):
         return [
             ("ok", f"etcd {version}"),
             *([describe_skew(self.date)] if self.date else []),
-            ("ok", "first come, first served over all hosts; a lock survives a restart and the loss of a minority"),
-            ("note", "restoring a backup forgets locks, and SOLO_TOKEN may repeat"),
+            ("ok", f"{FIRST_COME}; a lock survives a restart and the loss of a minority"),
+            ("note", RESTORED),
         ]
 
 

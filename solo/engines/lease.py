@@ -43,7 +43,8 @@ EVENT_SIZE = 64  # bytes: at least that of a sigevent
 
 class Terms:
     """The times of a lease, in seconds: it lives for `ttl` and is renewed each `period`; a call takes at most
-    `timeout`; from SIGTERM to SIGKILL is the `grace`.
+    `timeout`; from SIGTERM to SIGKILL is the `grace`. From sending an acknowledged renewal to SIGTERM is `calm`, to the
+    death of the command `life`. The longest `outage` of the engine leaves the command undisturbed.
     """
 
     def __init__(self, ttl: float, grace: "float | None" = None) -> None:
@@ -52,21 +53,9 @@ class Terms:
         self.period = ttl / RENEWALS
         self.timeout = min(ttl / TIMEOUTS, LONGEST_TIMEOUT)
         self.grace = ttl / GRACES if grace is None else grace
-
-    @property
-    def life(self) -> float:
-        """From sending an acknowledged renewal to the death of the command."""
-        return self.ttl * (1 - RATE) - LATENCY
-
-    @property
-    def calm(self) -> float:
-        """From sending an acknowledged renewal to SIGTERM."""
-        return self.life - MARGIN - self.grace
-
-    @property
-    def outage(self) -> float:
-        """The longest outage of the engine that leaves the command undisturbed."""
-        return self.calm - self.period - self.timeout
+        self.life = ttl * (1 - RATE) - LATENCY
+        self.calm = self.life - MARGIN - self.grace
+        self.outage = self.calm - self.period - self.timeout
 
     def check(self) -> None:
         """Raise UsageError if the lease could not be renewed in time, or would never end."""
@@ -139,9 +128,8 @@ class Lease:
 
     def check_start(self) -> None:
         if not self.is_fresh():
-            raise Unreachable(
-                f"{self.engine.where}: too slow: too little is left of the lease of {self.terms.ttl:.3g}s"
-            )
+            left = f"too little is left of the lease of {self.terms.ttl:.3g}s"
+            raise Unreachable(f"{self.engine.where}: too slow: {left}")
 
     def begin(self, child: int) -> None:
         """Renew from now on, in a thread that inherits our blocked signals. The command runs, as pid `child`."""
@@ -154,12 +142,6 @@ class Lease:
             self.problem = str(error)
 
     def run(self, child: int, running: "LockType") -> None:
-        try:
-            self.keep(child)
-        finally:
-            running.release()
-
-    def keep(self, child: int) -> None:
         try:
             self.try_record_child(child)
             due = self.renewed + self.terms.period
@@ -178,6 +160,8 @@ class Lease:
             self.wake_launcher()
         except Exception as error:  # without renewals the command ends before D
             self.problem = f"this is a bug in solo: {type(error).__name__}: {error}"
+        finally:
+            running.release()
 
     def wake_launcher(self) -> None:
         """Wake the main thread. The launcher does not forward signals that come from itself."""
@@ -207,10 +191,8 @@ class Lease:
             return f"the lease at {self.engine.where} is lost: {self.lost}"
         if self.find_left():
             return None
-        since = format_duration(read_boot_clock() - self.renewed)
-        return f"the lease at {self.engine.where} was not renewed for {since}" + (
-            f": {self.problem}" if self.problem else ""
-        )
+        since, why = format_duration(read_boot_clock() - self.renewed), f": {self.problem}" if self.problem else ""
+        return f"the lease at {self.engine.where} was not renewed for {since}{why}"
 
     def end(self) -> None:
         """Give the lease back: the command has ended. An engine that cannot be reached forgets it after the ttl.
@@ -238,10 +220,7 @@ class StopEvent(Wakeup):
 
 
 class DeadMan:
-    """A timer of the kernel that kills the launcher, and with it the command.
-
-    It works while the launcher is stopped.
-    """
+    """A timer of the kernel that kills the launcher, and with it the command. It works while the launcher is stopped."""
 
     def __init__(self) -> None:
         from _ctypes import byref, get_errno

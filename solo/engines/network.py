@@ -234,17 +234,8 @@ class Timed:
 # OpenSSL's X509_V_ERR_*.
 UNSIGNED, OTHER_HOST = (2, 18, 19, 20, 21), (62, 64)
 # Parts of OpenSSL's names of the alerts by which a server refuses our certificate, or asks for one.
-ALERTS = (
-    "CERTIFICATE_REQUIRED",
-    "BAD_CERTIFICATE",
-    "CERTIFICATE_UNKNOWN",
-    "UNKNOWN_CA",
-    "UNSUPPORTED_CERTIFICATE",
-    "CERTIFICATE_EXPIRED",
-    "CERTIFICATE_REVOKED",
-    "HANDSHAKE_FAILURE",
-    "ACCESS_DENIED",
-)
+ALERTS = """CERTIFICATE_REQUIRED BAD_CERTIFICATE CERTIFICATE_UNKNOWN UNKNOWN_CA UNSUPPORTED_CERTIFICATE CERTIFICATE_EXPIRED
+    CERTIFICATE_REVOKED HANDSHAKE_FAILURE ACCESS_DENIED""".split()
 
 
 def make_tls(target: Target) -> "Any":
@@ -292,21 +283,18 @@ def find_distrust(target: Target, error: "BaseException | None") -> "SoloError |
         if isinstance(error, ssl.SSLCertVerificationError):
             return SoloError(f"{target.shown}: the server's certificate {describe_verification(target, error)}")
         if isinstance(error, ssl.SSLError) and any(f"ALERT_{alert}" in (error.reason or "") for alert in ALERTS):
+            why = "requires a client certificate (certfile and keyfile of a [via.NAME])"
             if target.certfile:
-                return SoloError(
-                    f"{target.shown}: the server does not accept the certificate {target.certfile}: {error.reason}"
-                )
-            return SoloError(
-                f"{target.shown}: the server requires a client certificate (certfile and keyfile of a [via.NAME]):"
-                f" {error.reason}"
-            )
+                why = f"does not accept the certificate {target.certfile}"
+            return SoloError(f"{target.shown}: the server {why}: {error.reason}")
         error = error.__cause__ or error.__context__
     return None
 
 
 def describe_verification(target: Target, error: "Any") -> str:
     if error.verify_code in UNSIGNED:
-        return f"is not signed by {target.cafile or 'an authority that this system trusts (cafile of a [via.NAME] names others)'}"
+        trusted = "an authority that this system trusts (cafile of a [via.NAME] names others)"
+        return f"is not signed by {target.cafile or trusted}"
     if error.verify_code in OTHER_HOST:
         return f"is not for that host: {error.verify_message.rstrip('.')}"
     return f"is not valid: {error.verify_message}"

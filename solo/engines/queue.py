@@ -196,7 +196,7 @@ class Contender:
         self.settled = monotonic() + engine.timeout  # until then earlier entries get time to take their slots
         self.holds_others = bool(engine.entries)  # they are lost with the lease
         self.key: str | None = None
-        self.own: Any = None  # our entry, once `look` has found it
+        self.own: Entry = None  # type: ignore[assignment]  # our entry, once `look` has found it
         self.earlier: list[Entry] = []
         self.obstacles: list[Entry] = []
         self.asked: set[str] = set()
@@ -210,8 +210,7 @@ class Contender:
                 try:
                     state = self.look()
                     if state is HELD:
-                        held: Entry = self.own._replace(is_held=True)
-                        return held
+                        return self.own._replace(is_held=True)
                     self.STEPS[state](self)
                 except Gone as error:
                     if self.holds_others:
@@ -224,7 +223,7 @@ class Contender:
                     pause(self.wait, error)
         finally:
             if state is not HELD:
-                leave(self.engine, self.name)
+                try_to(self.engine.leave, self.name)
 
     def look(self) -> int:
         """Read the queue and return our state. Raises Unreachable, SoloError, Gone."""
@@ -363,11 +362,12 @@ def ask_until_answered(wait: Wait, ask: "Callable[..., Any]", *words: "Any") -> 
             pause(wait, error)
 
 
-def leave(engine: Engine, name: str) -> None:
+def try_to(give_up: "Callable[..., None]", *words: str) -> None:
+    """Give up entries. If that fails, they end with the lease."""
     try:
-        engine.leave(name)
+        give_up(*words)
     except (SoloError, Gone):
-        pass  # the entry ends with the lease
+        pass
 
 
 def find_index(queue: "list[Entry]", key: "str | None") -> "int | None":

@@ -10,7 +10,7 @@ import posix
 from time import monotonic, sleep, time
 
 from solo.engines import network
-from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import FIRST_COME, KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.queue import Engine, sort_queues
 from solo.engines.resp import Connection, Refused
 from solo.errors import SoloError, Unreachable, UsageError
@@ -126,8 +126,6 @@ class Redis(Engine):
         self.entries = {}  # our held entries by name
         self.seen = []  # the queue as it was last read
 
-    # --- requests ---------------------------------------------------------------------------------------------------
-
     def connect(self):
         try:
             settings = self.call("INFO").decode(errors="replace").splitlines()
@@ -172,8 +170,6 @@ class Redis(Engine):
     def run(self, script: str, keys: list, *arguments):
         return self.call("EVAL", script, len(keys), *keys, *arguments)
 
-    # --- the lease --------------------------------------------------------------------------------------------------
-
     def renew(self):
         """As Engine.renew."""
         asker = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.milliseconds)
@@ -194,8 +190,6 @@ class Redis(Engine):
 
     def make_pairs(self, names: list) -> list:
         return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
-
-    # --- the queue --------------------------------------------------------------------------------------------------
 
     def join(self, name: str, record) -> str:
         if name not in self.joined:
@@ -227,8 +221,6 @@ class Redis(Engine):
                 return False
             sleep(min(left, pick_between(*POLL)))
         return True
-
-    # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
         if name is not None:
@@ -270,7 +262,7 @@ class Redis(Engine):
         return [
             ("ok", f"Redis {self.info.get('redis_version', '?')}"),
             describe_skew(self.read_clock()),
-            ("ok", f"first come, first served over all hosts; waiters ask every {sum(POLL) / 2:g}s"),
+            ("ok", f"{FIRST_COME}; waiters ask every {sum(POLL) / 2:g}s"),
             *(("note", text) for text in (self.caveat, *self.find_dangers())),
         ]
 
@@ -316,7 +308,7 @@ def make_entries(found: list, skew: float = 0.0) -> list:
         number, _, record = value.partition(b" ")
         name = find_name(queue)
         number = int(number) if number.isdigit() else 0
-        entries.append(Entry(name, decode(queue + b":" + owner), number, parse_entry_record(record, skew), False))
+        entries.append(Entry(name, decode(queue + b":" + owner), number, parse_entry_record(record, skew)))
     return sorted(entries, key=lambda entry: entry.number)
 
 

@@ -64,8 +64,6 @@ class Connection:
             self.sock.close()
             self.sock = None
 
-    # --- messages ---------------------------------------------------------------------------------------------------
-
     def ask(self, sock: "network.Timed", words: "Any") -> "Any":
         texts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         parts = [b"$%d\r\n%b\r\n" % (len(text), text) for text in texts]

@@ -4,8 +4,10 @@ A password is never taken from the command line or the environment, which others
 Exception: the keys of AWS, which its own tools take from the environment.
 """
 
+import posix
+
 from solo.engines.fields import NamedTuple
-from solo.engines.network import Target, split_host, unquote
+from solo.engines.network import Target, describe, split_host, unquote
 from solo.errors import SoloError, UsageError
 
 TYPE_CHECKING = False
@@ -26,11 +28,11 @@ UNIX = "redis+unix"
 
 
 class Kind(NamedTuple):
-    """One of the engines. `scheme` is that of its URLs without TLS; `needs` is what must be installed for it, `package`
-    Debian's with that, `library` the Python library that is it or brings it.
+    """One of the engines. `schemes` are those of its URLs; `needs` is what must be installed for it, `package` Debian's
+    with that, `library` the Python library that is it or brings it.
     """
 
-    scheme: str
+    schemes: "tuple[str, ...]"
     library: str
     needs: str
     package: str
@@ -38,22 +40,12 @@ class Kind(NamedTuple):
     port: int
 
 
-ETCD = Kind("etcd", "", "", "", "", 2379)
-POSTGRESQL = Kind("postgresql", "psycopg", "libpq", "libpq5", "psycopg[binary]>=3.1.7", 5432)
-ZOOKEEPER = Kind("zookeeper", "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8", 2181)
-REDIS = Kind("redis", "", "", "", "", 6379)
-S3 = Kind("s3", "", "", "", "", 443)
-ENGINES = {
-    "etcd": ETCD,
-    "etcds": ETCD,
-    "postgresql": POSTGRESQL,
-    "zookeeper": ZOOKEEPER,
-    "zookeepers": ZOOKEEPER,
-    "redis": REDIS,
-    "rediss": REDIS,
-    UNIX: REDIS,
-    "s3": S3,
-}
+ETCD = Kind(("etcd", "etcds"), "", "", "", "", 2379)
+POSTGRESQL = Kind(("postgresql",), "psycopg", "libpq", "libpq5", "psycopg[binary]>=3.1.7", 5432)
+ZOOKEEPER = Kind(("zookeeper", "zookeepers"), "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8", 2181)
+REDIS = Kind(("redis", "rediss", UNIX), "", "", "", "", 6379)
+S3 = Kind(("s3",), "", "", "", "", 443)
+ENGINES = {scheme: kind for kind in (ETCD, POSTGRESQL, ZOOKEEPER, REDIS, S3) for scheme in kind.schemes}
 
 
 def open_engine(where: str, terms: "Terms") -> "Engine":
@@ -105,17 +97,13 @@ def find_target(where: str) -> Target:
                 f" (put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION})"
             )
         return read_password(target)
-    import os
-
     known: dict[str, Target] = {}
     files = find_configurations()
     for path in files:
         known.update(read_configuration(path))
     if where not in known:
-        hidden = [
-            f" ({path} is not readable)" for path in files if os.path.exists(path) and not os.access(path, os.R_OK)
-        ]
-        where_to = " or ".join(files) + "".join(hidden)
+        unreadable = [path for path in files if posix.access(path, posix.F_OK) and not posix.access(path, posix.R_OK)]
+        where_to = " or ".join(files) + "".join(f" ({path} is not readable)" for path in unreadable)
         raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}")
     return read_password(known[where])
 
@@ -130,9 +118,7 @@ def read_password(target: Target) -> Target:
         with open(path, "rb") as file:
             password = file.read(LARGEST).decode().rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise SoloError(
-            f"--via {target.shown}: cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise SoloError(f"--via {target.shown}: cannot read {path}: {describe(error)}") from None
     return target._replace(settings=settings, password=password)
 
 
@@ -154,9 +140,9 @@ def parse_url(url: str) -> Target:
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
         settings = dict(map(split_setting, query.split("&"))) if query else {}
-        if scheme == UNIX and (hosts or not path):
-            raise ValueError
         if scheme == UNIX:
+            if hosts or not path:
+                raise ValueError
             addresses, shown_path, path = [(unquote(path), 0)], path, settings.pop("db", "")
         elif ENGINES[scheme] is POSTGRESQL and not hosts:
             addresses, shown_path = [("", 0)], path
@@ -196,35 +182,31 @@ def split_setting(text: str) -> "tuple[str, str]":
 
 
 def find_configurations() -> "list[str]":
-    import os
     import pwd
 
     try:
-        return [CONFIGURATION, os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, USERS_CONFIGURATION)]
+        return [CONFIGURATION, f"{pwd.getpwuid(posix.geteuid()).pw_dir.rstrip('/')}/{USERS_CONFIGURATION}"]
     except KeyError:
         return [CONFIGURATION]
 
 
 def read_configuration(path: str) -> "dict[str, Target]":
     """Return the targets of one file by name, none if there is no such file. Raises SoloError."""
-    import os
     import stat
 
     try:
         # O_NONBLOCK: opening a FIFO in its place must not hang.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
-            status = os.fstat(file.fileno())
+        with open(posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), "rb") as file:
+            status = posix.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
                 raise SoloError(f"cannot use {path}: not a regular file of less than {LARGEST >> 20} MiB")
-            if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            if status.st_uid not in (0, posix.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise SoloError(f"cannot trust {path}: others can write to it (make it yours, chmod go-w)")
             data = file.read(LARGEST).decode()
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # there is none, or it has root's secrets
         return {}
-    except PermissionError:
-        return {}  # root's secrets
     except (OSError, UnicodeDecodeError) as error:
-        raise SoloError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise SoloError(f"cannot read {path}: {describe(error)}") from None
     try:
         targets = load_toml(data).get("via", {})
     except (ValueError, RecursionError) as error:

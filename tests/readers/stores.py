@@ -7,8 +7,8 @@ from email.utils import format_datetime
 from readers import some
 from readers.engines import ANSWERED, expect_answer, expect_entries, expect_last_run, expect_one, make_entry_record
 from readers.target import NUMBERS, Wire, attempt, expect, fuzzed, same
-from solo.engines import dates, http, network, targets
-from solo.engines.s3 import answers, credentials, document, engine, objects
+from solo.engines import http, network, targets
+from solo.engines.s3 import credentials, document, engine, objects
 
 LAST = 253402300799  # seconds since the epoch
 
@@ -95,7 +95,7 @@ def trip_s3(rng):
     name = some.text(rng).lstrip(".") or "x"
     listing = f"<Key>{objects.make_key('p/', name)}</Key>"
     same(objects.parse_names(listing, "p/"), [name])
-    same(answers.find_texts("<a>1 &amp;lt;</a><b/><a></a><a><b></a>", "a"), ["1 &lt;", ""])
+    same(http.find_texts("<a>1 &amp;lt;</a><b/><a></a><a><b></a>", "a"), ["1 &lt;", ""])
 
 
 # --- dates -------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def make_dates(rng) -> bytes:
 
 @fuzzed(1, b"GMT|T|Z|+00:00|Feb|02-30|00:00:60|:|" + NUMBERS)
 def check_dates(data: bytes):
-    for parse in (dates.parse_date, dates.parse_http_date):
+    for parse in (http.parse_date, http.parse_http_date):
         moment = attempt(parse, data.decode("latin-1"), may=ValueError)
         expect(isinstance(moment, ValueError) or 0 <= moment <= LAST + 100 * 86400)
 
@@ -116,5 +116,5 @@ def check_dates(data: bytes):
 def trip_dates(rng):
     moment = rng.randrange(LAST)
     when = datetime.fromtimestamp(moment, timezone.utc)
-    same(dates.parse_http_date(format_datetime(when, usegmt=True)), moment)
-    same(dates.parse_date(when.isoformat()), moment)
+    same(http.parse_http_date(format_datetime(when, usegmt=True)), moment)
+    same(http.parse_date(when.isoformat()), moment)

@@ -25,7 +25,7 @@ LATEST = 0.999  # of LATENCY: how late the kernel's timer kills
 # (name, file, text, other text): known-bad variants, each of which is found
 FOUND = [
     ("clocks trusted", "engines/lease.py", "RATE = 0.1 ", "RATE = 0.0 "),
-    ("life without its margins", "engines/lease.py", "return self.ttl * (1 - RATE) - LATENCY", "return self.ttl * (1 + RATE)"),
+    ("life without its margins", "engines/lease.py", "self.life = ttl * (1 - RATE) - LATENCY", "self.life = ttl * (1 + RATE)"),
     ("lease without its timer", "engines/lease.py", "        self.check_start()\n        self.dead_man.arm(self.deadline)", "        self.check_start()"),
     ("timer stays when not renewed", "engines/lease.py", "            sent = read_boot_clock()\n            asked = self.engine.renew()\n", "            sent = read_boot_clock()\n            self.dead_man.arm(sent + self.terms.life)\n            asked = self.engine.renew()\n"),
     ("entry dead by the store's clock", "engines/s3/engine.py", "stored.owner != self.owner and now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)", "stored.owner != self.owner and self.store.read_clock() - stored.renewed > stored.ttl * (1 + RATE)"),

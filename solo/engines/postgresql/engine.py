@@ -11,13 +11,14 @@ row changes.
 import posix
 from time import monotonic
 
-from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import FIRST_COME, KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.postgresql.link import Link, hash_name, make_key
 from solo.engines.queue import Engine, find_index, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.modes import SLOTS
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
+FAILOVER = "a failover that loses the last commits forgets locks"
 LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
 SHORTEST_WAIT = 0.01  # seconds
 LOOK_SELDOM = 4.0, 8.0  # seconds: an administrator who deletes a row notifies no waiter
@@ -60,8 +61,6 @@ class PostgreSQL(Engine):
         self.seen = []  # the rows of the queue as it was last read, and their entries
         self.queue = []
         self.look_due = 0.0  # when wait_change reads again without a notification
-
-    # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
         self.open()
@@ -127,8 +126,6 @@ class PostgreSQL(Engine):
             self.link.close()  # a new session may work, perhaps at another host
             raise
 
-    # --- the lease --------------------------------------------------------------------------------------------------
-
     def renew(self):
         """As Engine.renew."""
         rows = self.ask(
@@ -152,21 +149,16 @@ class PostgreSQL(Engine):
     def close(self):
         self.link.close()
 
-    # --- the queue --------------------------------------------------------------------------------------------------
-
     def join(self, name: str, record) -> str:
         self.joined.add(name)
         self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
         # Hold a lock until the commit, so that rows become visible in order of their numbers.
+        values = make_key(f"{self.name} {name}"), name, self.owner, self.ttl, record.format(self.skew).decode()
         self.ask(
             "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, owner, expires, note)"
             " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked"
             " on conflict (name, owner) do nothing",
-            make_key(f"{self.name} {name}"),
-            name,
-            self.owner,
-            self.ttl,
-            record.format(self.skew).decode(),
+            *values,
         )
         return self.make_entry_key(name)
 
@@ -231,9 +223,7 @@ class PostgreSQL(Engine):
 
     def make_entries(self, rows: list) -> list:
         return [
-            Entry(
-                name, f"{self.name}/{name}/{owner}", int(number), parse_entry_record(record.encode(), self.skew), False
-            )
+            Entry(name, f"{self.name}/{name}/{owner}", int(number), parse_entry_record(record.encode(), self.skew))
             for number, name, owner, record, _ in rows
         ]
 
@@ -268,12 +258,9 @@ class PostgreSQL(Engine):
     def make_entry_key(self, name: str) -> str:
         return f"{self.name}/{name}/{self.owner}"
 
-    # --- for views and other contenders -----------------------------------------------------------------------------
-
     def list_entries(self, name=None) -> list:
-        return sort_queues(
-            self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows(""))
-        )
+        rows = self.read_rows("") if name is None else self.read_rows("and name = $1", name)
+        return sort_queues(self.make_entries(rows))
 
     def ask_to_end(self, entry, asker: str):
         self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)
@@ -320,13 +307,6 @@ class PostgreSQL(Engine):
         return [
             ("ok", f"PostgreSQL {self.link.version}, locks in the table {self.name}"),
             describe_skew(float(clock)),
-            (
-                "ok",
-                "first come, first served over all hosts; a lock survives a restart of the server and the end of a session",
-            ),
-            (
-                "note",
-                "a step forward of the server's clock ends leases early; a failover that loses the last commits"
-                " forgets locks",
-            ),
+            ("ok", f"{FIRST_COME}; a lock survives a restart of the server and the end of a session"),
+            ("note", f"a step forward of the server's clock ends leases early; {FAILOVER}"),
         ]

@@ -71,83 +71,33 @@ class Result:
         pq.PQclear(address)
 
 
-class Connection:
-    """A connection that is being made with these settings, bytes as of make_conninfo, or was."""
+def start_connection(settings: bytes) -> int:
+    """Return the address of a connection that is being made with these settings, as of make_conninfo."""
+    address: int = pq.PQconnectStart(settings)
+    if not address:
+        raise MemoryError
+    # libpq prints notices to stderr. It now calls PQfreemem(NULL, text) instead, which does nothing.
+    pq.PQsetNoticeProcessor(address, pq.PQfreemem, None)
+    return address
 
-    def __init__(self, settings: bytes) -> None:
-        self.address = pq.PQconnectStart(settings)
-        if not self.address:
-            raise MemoryError
-        # libpq prints notices to stderr. It now calls PQfreemem(NULL, text) instead, which does nothing.
-        pq.PQsetNoticeProcessor(self.address, pq.PQfreemem, None)
 
-    def poll(self) -> int:
-        """Go on connecting. Return READING or WRITING for what to wait for, OK or FAILED."""
-        state: int = FAILED if self.is_bad() else pq.PQconnectPoll(self.address)
-        return state
+def get_message(connection: int) -> str:
+    message: bytes = pq.PQerrorMessage(connection) or b""
+    return message.decode(errors="replace")
 
-    def is_bad(self) -> bool:
-        return bool(pq.PQstatus(self.address) == BAD)
 
-    def get_message(self) -> bytes:
-        return pq.PQerrorMessage(self.address) or b""
+def check(connection: int, truth: object) -> None:
+    """Raise the last LibpqError of a connection unless a call returned the truth."""
+    if not truth:
+        raise LibpqError(get_message(connection))
 
-    def needs_password(self) -> bool:
-        return bool(pq.PQconnectionNeedsPassword(self.address))
 
-    def stop_blocking(self) -> None:
-        self.check(pq.PQsetnonblocking(self.address, 1) == 0)
-
-    def fileno(self) -> int:
-        fd: int = pq.PQsocket(self.address)
-        if fd < 0:
-            raise LibpqError("the connection is closed")
-        return fd
-
-    def get_pid(self) -> int:
-        """Return the pid that the server sent when it accepted the connection."""
-        pid: int = pq.PQbackendPID(self.address)
-        return pid
-
-    def finish(self) -> None:
-        address, self.address = self.address, None
-        if address:
-            pq.PQfinish(address)
-
-    def send(self, query: bytes, values: "list[bytes | None]") -> None:
-        texts = (Bytes * len(values))(*values)
-        self.check(pq.PQsendQueryParams(self.address, query, len(values), None, texts, None, None, 0))
-
-    def flush(self) -> bool:
-        """Send what is to be sent. Return whether some of it is left."""
-        left = pq.PQflush(self.address)
-        self.check(left >= 0)
-        return bool(left)
-
-    def receive(self) -> None:
-        self.check(pq.PQconsumeInput(self.address))
-
-    def is_busy(self) -> bool:
-        """Return whether get_result would block."""
-        return bool(pq.PQisBusy(self.address))
-
-    def get_result(self) -> "Result | None":
-        address = pq.PQgetResult(self.address)
-        return Result(address) if address else None
-
-    def list_payloads(self) -> "Iterator[bytes]":
-        """Yield the payloads of the notifications received since the last call."""
-        while True:
-            address = pq.PQnotifies(self.address)
-            if not address:
-                return
-            payload = NOTIFICATION.from_address(address)[2]
-            pq.PQfreemem(address)
-            yield payload
-
-    def check(self, truth: object) -> None:
-        if not truth:
-            raise LibpqError(self.get_message().decode(errors="replace"))
+def list_payloads(connection: int) -> "Iterator[bytes]":
+    """Yield the payloads of the notifications received since the last call."""
+    while address := pq.PQnotifies(connection):
+        payload = NOTIFICATION.from_address(address)[2]
+        pq.PQfreemem(address)
+        yield payload
 
 
 def read_value(address: int, row: int, column: int) -> "bytes | None":

@@ -1,12 +1,15 @@
 """One session at a PostgreSQL server, by libpq's asynchronous calls: each ends by its deadline, and can be given up."""
 
 import posix
+from hashlib import sha256
 from select import POLLIN, POLLOUT, poll
 from time import monotonic, time
 
 from solo.engines.network import find_addresses, look_up_again, unquote
-from solo.engines.postgresql.libpq import FAILED, OK, READING, WRITING, Connection, LibpqError, make_conninfo
+from solo.engines.postgresql import libpq
+from solo.engines.postgresql.libpq import LibpqError, check, get_message, make_conninfo, pq
 from solo.errors import SoloError, Unreachable, UsageError
+from solo.process.library import Bytes
 
 LONGEST_POLL = 1e6  # seconds
 # The limits of tcp(7). TCP_USER_TIMEOUT decides how long a silent session lives, not the number of probes.
@@ -15,17 +18,8 @@ LONGEST = (1 << 31) - 1  # milliseconds; an int
 # libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is
 # full.
 REFUSALS = (
-    "invalid",
-    "authentication",
-    "password",
-    "pg_hba",
-    "does not exist",
-    "permission",
-    "not permitted",
-    "certificate",
-    "unknown ca",
-    "not support",
-)
+    "invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support"
+).split("|")
 FULL = ("too many", "slots are reserved")
 FULL_REMEDY = " (each holder and each waiter needs a connection: raise max_connections)"
 # Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
@@ -73,8 +67,6 @@ class Link:
         self.version = ""
         self.heard = []
 
-    # --- the connection ---------------------------------------------------------------------------------------------
-
     def open(self):
         """Connect. Raises Unreachable, SoloError."""
         problem = None
@@ -93,11 +85,11 @@ class Link:
 
     def open_host(self, host: str, port: int, deadline: float):
         where = self.resolve(host, port, deadline)
-        connection = Connection(make_conninfo({**self.settings, **where}))
+        connection = libpq.start_connection(make_conninfo({**self.settings, **where}))
         try:
             self.connect(connection, deadline)
         except BaseException:
-            connection.finish()
+            pq.PQfinish(connection)
             raise
         self.connection, self.is_busy, self.heard = connection, False, []
         [[pid, is_standby, self.version, clock]] = self.ask(
@@ -108,23 +100,23 @@ class Link:
         self.skew = float(clock) - time()
         if is_standby == "t":
             raise Unreachable(f"{self.where}: {host and f'{host}:{port} '}is a standby")
-        self.is_pooled = connection.get_pid() != int(pid)
+        self.is_pooled = pq.PQbackendPID(connection) != int(pid)
 
-    def connect(self, connection: Connection, deadline: float):
+    def connect(self, connection: int, deadline: float):
         """Wait until the connection is made. Raises Unreachable, SoloError, LibpqError."""
-        state = FAILED if connection.is_bad() else WRITING
-        while state != OK:
-            if state == FAILED:
-                text = read_failure(connection.get_message().decode(errors="replace"))
+        state = libpq.WRITING
+        while state != libpq.OK:
+            if state == libpq.FAILED or pq.PQstatus(connection) == libpq.BAD:
+                text = read_failure(get_message(connection))
                 if any(words in text for words in FULL):
                     raise Unreachable(f"{self.where}: {text}{FULL_REMEDY}")
-                if connection.needs_password() or is_refusal(text):
+                if pq.PQconnectionNeedsPassword(connection) or is_refusal(text):
                     raise SoloError(f"{self.where}: {text}")
                 raise Unreachable(f"cannot reach {self.where}: {text}")
-            if not wait_socket(connection, POLLIN if state == READING else POLLOUT, deadline):
+            if not wait_socket(connection, POLLIN if state == libpq.READING else POLLOUT, deadline):
                 raise Unreachable(f"cannot reach {self.where}: no answer")
-            state = connection.poll()
-        connection.stop_blocking()
+            state = pq.PQconnectPoll(connection)
+        check(connection, pq.PQsetnonblocking(connection, 1) == 0)
 
     def resolve(self, host: str, port: int, deadline: float) -> dict:
         """Return libpq's settings for a host, with addresses, as libpq's own look-up has no timeout. Raises OSError."""
@@ -144,10 +136,8 @@ class Link:
 
     def close(self):
         if self.connection is not None:
-            self.connection.finish()
+            pq.PQfinish(self.connection)
         self.connection, self.is_busy = None, False
-
-    # --- requests ---------------------------------------------------------------------------------------------------
 
     def ask(self, query: str, *values, deadline=None) -> list:
         """Return the rows of the answer, each value a text or None. Raises Unreachable, SoloError."""
@@ -166,8 +156,10 @@ class Link:
 
     def send(self, query: str, *values):
         self.check()
+        texts = (Bytes * len(values))(*map(encode, values))
+        sent = (query.encode(), len(values), None, texts, None, None, 0)
         try:
-            self.connection.send(query.encode(), [encode(value) for value in values])
+            check(self.connection, pq.PQsendQueryParams(self.connection, *sent))
         except LibpqError as error:
             raise self.lose(str(error)) from None
         self.is_busy = True
@@ -176,19 +168,21 @@ class Link:
         """Return the rows that answer the query sent, or None at the deadline. Raises Unreachable, SoloError."""
         connection = self.connection
         try:
-            while connection.flush():
+            while left := pq.PQflush(connection):
+                check(connection, left > 0)
                 if not wait_socket(connection, POLLIN | POLLOUT, deadline):
                     return None
-                connection.receive()
+                check(connection, pq.PQconsumeInput(connection))
             rows, problem = [], None
             while True:
-                while connection.is_busy():
+                while pq.PQisBusy(connection):
                     if not wait_socket(connection, POLLIN, deadline):
                         return None
                     self.hear()
-                result = connection.get_result()
-                if result is None:
+                address = pq.PQgetResult(connection)
+                if not address:
                     break
+                result = libpq.Result(address)
                 if result.is_ok:
                     rows = [list(map(decode, row)) for row in result.rows]
                 else:
@@ -208,8 +202,8 @@ class Link:
 
     def hear(self):
         """Read the socket and collect notifications."""
-        self.connection.receive()
-        self.heard += map(decode, self.connection.list_payloads())
+        check(self.connection, pq.PQconsumeInput(self.connection))
+        self.heard += map(decode, libpq.list_payloads(self.connection))
 
     def wait_heard(self, deadline: float):
         """Wait for a notification until the deadline. Raises Unreachable."""
@@ -223,7 +217,7 @@ class Link:
     def describe_problem(self, result) -> SoloError:
         text = decode(result.message) or "no reason given"
         code = decode(result.code) or "08"
-        if self.connection.is_bad():
+        if pq.PQstatus(self.connection) == libpq.BAD:
             return self.lose(text)
         kind = Unreachable if code.startswith(PASSING) else SoloError
         return kind(f"{self.where}: {join_lines(text)}")
@@ -234,8 +228,11 @@ class Link:
 
 
 def wait_socket(connection, events: int, deadline: float) -> bool:
-    poller = poll()
-    poller.register(connection, events)
+    """Wait for one of the events at a connection's socket. Return False at the deadline. Raises LibpqError."""
+    poller, fd = poll(), pq.PQsocket(connection)
+    if fd < 0:
+        raise LibpqError("the connection is closed")
+    poller.register(fd, events)
     return bool(poller.poll(max(0.0, min(deadline - monotonic(), LONGEST_POLL)) * 1000))
 
 
@@ -271,9 +268,4 @@ def make_key(name: str) -> int:
 
 def hash_name(name: str) -> bytes:
     """Return the SHA-256 of a name."""
-    for module in ("_sha2", "_sha256", "hashlib"):  # in this order: hashlib loads OpenSSL
-        try:
-            return __import__(module).sha256(encode(name)).digest()
-        except ImportError:
-            pass
-    raise SoloError("this Python has no SHA-256")
+    return sha256(encode(name)).digest()

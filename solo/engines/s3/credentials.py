@@ -11,11 +11,8 @@ from _signal import SIGKILL
 from time import monotonic, sleep
 
 from solo.engines import json, network
-from solo.engines.dates import parse_date
 from solo.engines.fields import NamedTuple
-from solo.engines.http import Connection
-from solo.engines.s3.answers import find_text
-from solo.engines.s3.proxy import dial
+from solo.engines.http import Connection, dial, find_text, parse_date
 from solo.engines.s3.sign import format_query
 from solo.errors import SoloError, Unreachable
 

@@ -52,16 +52,9 @@ class Document(NamedTuple):
         return self._replace(queue=tuple(new if old.owner == new.owner else old for old in self.queue))
 
     def format(self) -> str:
-        return json.dumps(
-            {
-                "solo": VERSION,
-                "write": posix.urandom(8).hex(),
-                "counter": self.counter,
-                "once": self.once,
-                "proven": self.proven,
-                "queue": [dict(zip(Stored._fields, stored)) for stored in self.queue],
-            }
-        )
+        queue = [dict(zip(Stored._fields, stored)) for stored in self.queue]
+        known = {**dict(zip(self._fields, self)), "queue": queue}
+        return json.dumps({"solo": VERSION, "write": posix.urandom(8).hex(), **known})
 
 
 def parse_document(data: bytes) -> Document:

@@ -30,7 +30,7 @@ renewed, and a contender without --wait waits for the end of such an entry inste
 from time import monotonic, sleep, time
 
 from solo.engines import json
-from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import FIRST_COME, SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.lease import RATE
 from solo.engines.queue import (
     RENEWALS,
@@ -88,8 +88,6 @@ class S3(Engine):
         """How far the store's clock is ahead of this host's; 0 if whole seconds cannot show it."""
         skew = self.store.read_clock() - time()
         return skew if abs(skew) >= SKEWED else 0.0
-
-    # --- the lease ----------------------------------------------------------------------------------------------------
 
     def find_dead(self, name: str) -> "set[tuple[str, int, int]]":
         """Return the marks of entries that may be removed, as the rule above says."""
@@ -170,8 +168,6 @@ class S3(Engine):
             self.owner, self.joined, self.entries, self.lives = make_word(), [], {}, {}
             self.stale_records.clear()
             self.store.hang_up()
-
-    # --- the queue ----------------------------------------------------------------------------------------------------
 
     def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
         """As Engine.acquire. A contender whose wait is over is busy without an entry, which saves two PUTs."""
@@ -274,16 +270,10 @@ class S3(Engine):
             self.objects.read(name)
 
     def make_entries(self, name: str, document: Document) -> "list[Entry]":
-        skew = self.skew
+        records = [parse_entry_record(json.dumps(stored.record).encode(), self.skew) for stored in document.queue]
         return [
-            Entry(
-                name,
-                self.make_entry_key(name, stored),
-                stored.number,
-                parse_entry_record(json.dumps(stored.record).encode(), skew),
-                False,
-            )
-            for stored in document.queue
+            Entry(name, self.make_entry_key(name, stored), stored.number, record)
+            for stored, record in zip(document.queue, records)
         ]
 
     def make_entry_key(self, name: str, stored: Stored) -> str:
@@ -292,15 +282,13 @@ class S3(Engine):
     def pack(self, record: "EntryRecord") -> "Any":
         return json.loads(record.format(self.skew))
 
-    # --- for views and other contenders -------------------------------------------------------------------------------
-
     def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         entries = []
         for one in self.objects.list_names() if name is None else [name]:
             try:
                 self.objects.read(one)
             except Foreign:
-                entries.append(Entry(one, self.objects.make_key(one), 0, parse_entry_record(b""), False))
+                entries.append(Entry(one, self.objects.make_key(one), 0, parse_entry_record(b"")))
                 continue
             stale = self.find_stale(one)
             entries += [
@@ -334,19 +322,14 @@ class S3(Engine):
             return False
         return True
 
-    # --- doctor -------------------------------------------------------------------------------------------------------
-
     def examine(self) -> "list[tuple[str, str]]":
         key = f"{self.objects.prefix}{PROBE}{make_word()}"
-        losses = self.objects.race(key)
+        losses, proof = self.objects.race(key), f"{1 + RATE:g} times the ttl"
         notes = [
             ("ok", f"conditional writes: of {2 * losses} racing PUTs {losses} were refused"),
             describe_skew(self.store.read_clock()),
-            ("ok", f"first come, first served over all hosts; waiters ask every {sum(POLL) / 2:g}s"),
-            (
-                "note",
-                f"after the death of a host its names are free once a waiter has seen that for {1 + RATE:g} times the ttl",
-            ),
+            ("ok", f"{FIRST_COME}; waiters ask every {sum(POLL) / 2:g}s"),
+            ("note", f"after the death of a host its names are free once a waiter has seen that for {proof}"),
         ]
         try:
             self.store.ask("DELETE", key)

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 
 from solo.engines.engine import INVALID_ANSWER, pick_between
 from solo.engines.fields import NamedTuple
-from solo.engines.s3.answers import find_text, find_texts
+from solo.engines.http import find_text, find_texts
 from solo.engines.s3.document import Document, parse_document
 from solo.engines.s3.sign import quote
 from solo.engines.s3.store import BUSY, CONFLICT, MISSING, NOT_MODIFIED, REFUSED, Reply, Store

@@ -1,17 +1,11 @@
 """Signatures of requests to S3: AWS Signature Version 4.
 
-botocore would take half a second of CPU to load; hashlib takes 4 ms, mostly for OpenSSL.
+botocore would take half a second of CPU to load.
 """
 
+from hashlib import sha256
+from hmac import digest as hmac
 from time import gmtime, strftime
-
-try:
-    from _sha2 import sha256  # type: ignore[import-not-found]  # Python 3.12 or newer
-except ImportError:
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found]
-    except ImportError:  # a Python built without its own
-        from hashlib import sha256
 
 from solo.kernel import encode
 
@@ -19,22 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.engines.s3.credentials import Keys  # which signs nothing, and quotes a form by this module
 
-BLOCK = 64  # bytes of SHA-256
-INNER, OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 ALGORITHM, SERVICE = "AWS4-HMAC-SHA256", "s3"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-
-
-def hash_hex(data: bytes) -> str:
-    digest: str = sha256(data).hexdigest()
-    return digest
-
-
-def hmac(key: bytes, data: bytes) -> bytes:
-    """As hmac.digest(key, data, "sha256") for a key of any length."""
-    key = (sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
-    digest: bytes = sha256(key.translate(OUTER) + sha256(key.translate(INNER) + data).digest()).digest()
-    return digest
 
 
 def quote(text: str, safe: str = "") -> str:
@@ -62,7 +42,7 @@ def sign(
     """
     method, host, path, query = request
     stamp = strftime("%Y%m%dT%H%M%SZ", gmtime(moment))
-    digest = hash_hex(body)
+    digest = sha256(body).hexdigest()
     added: dict[str, str | None] = {"x-amz-content-sha256": digest, "x-amz-date": stamp}
     added["x-amz-security-token"] = keys.token
     wanted = {**headers, **{name: value for name, value in added.items() if value}}
@@ -70,11 +50,11 @@ def sign(
     names = ";".join(name for name, _ in signed)
     lines = [method, path, query, *(f"{name}:{value}" for name, value in signed), "", names, digest]
     scope = f"{stamp[:8]}/{region}/{SERVICE}/aws4_request"
-    text = "\n".join([ALGORITHM, stamp, scope, hash_hex("\n".join(lines).encode())])
+    text = "\n".join([ALGORITHM, stamp, scope, sha256("\n".join(lines).encode()).hexdigest()])
     key = f"AWS4{keys.secret}".encode()
     for word in scope.split("/"):
-        key = hmac(key, word.encode())
-    signature = hmac(key, text.encode()).hex()
+        key = hmac(key, word.encode(), "sha256")
+    signature = hmac(key, text.encode(), "sha256").hex()
     credential = f"Credential={keys.identifier}/{scope}"
     wanted["Authorization"] = f"{ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"
     return wanted

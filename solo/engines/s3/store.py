@@ -6,15 +6,13 @@ views only. No lock depends on it.
 
 from _thread import allocate_lock
 from binascii import b2a_base64
+from hashlib import md5
 from time import monotonic, sleep, time
 
 from solo.engines import network
-from solo.engines.dates import find_http_date
 from solo.engines.fields import NamedTuple
-from solo.engines.http import Answer, Connection
-from solo.engines.s3.answers import find_text
+from solo.engines.http import Answer, Connection, dial, find_http_date, find_text
 from solo.engines.s3.credentials import Keys, Settings, find_keys
-from solo.engines.s3.proxy import dial
 from solo.engines.s3.sign import format_query, quote, sign
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import read_boot_clock
@@ -124,8 +122,6 @@ class Store:
         self.port, self.is_encrypted = 443, True
         self.root = "" if is_part else f"/{quote(self.bucket)}"
 
-    # --- clocks and keys ----------------------------------------------------------------------------------------------
-
     def read_clock(self) -> float:
         """Return the store's time in seconds since the epoch; before its first answer this host's."""
         return time() if self.clock is None else read_boot_clock() + self.clock
@@ -158,8 +154,6 @@ class Store:
             pass  # the old keys still count
         sleep(REST)
         self.refreshing.release()
-
-    # --- requests -----------------------------------------------------------------------------------------------------
 
     def ask(
         self,
@@ -271,7 +265,7 @@ class Store:
 def make_digest(body: bytes) -> "dict[str, str]":
     """Return the header that a bucket with Object Lock demands."""
     try:
-        from _md5 import md5  # type: ignore[import-not-found]
-    except ImportError:
-        return {}  # a Python without it, as for FIPS
-    return {"Content-MD5": b2a_base64(md5(body).digest(), newline=False).decode()}
+        digest = md5(body, usedforsecurity=False).digest()
+    except ValueError:
+        return {}  # a system without it, as for FIPS
+    return {"Content-MD5": b2a_base64(digest, newline=False).decode()}

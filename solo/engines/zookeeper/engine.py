@@ -23,7 +23,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.engine import FIRST_COME, KEPT, RESTORED, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.network import make_tls
 from solo.engines.queue import Engine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
@@ -65,8 +65,6 @@ class ZooKeeper(Engine):
     def ttl(self) -> float:  # type: ignore[override]
         return self.session.ttl
 
-    # --- the lease --------------------------------------------------------------------------------------------------
-
     def connect(self):
         self.session.connect()
 
@@ -97,8 +95,6 @@ class ZooKeeper(Engine):
     def format_session(self) -> str:
         return f"{self.session.number & (1 << 64) - 1:x}"
 
-    # --- the queue --------------------------------------------------------------------------------------------------
-
     def join(self, name: str, record) -> str:
         if not self.session.number:
             self.session.connect()
@@ -118,8 +114,7 @@ class ZooKeeper(Engine):
     def read_queue(self, name: str) -> list:
         # A follower may lag: entries it misses are behind ours, and entries it still has only make us wait.
         path = self.make_path(name)
-        [children] = self.session.ask(GetChildren(path, None))
-        keys = [] if isinstance(children, NoNodeError) else [f"{path}/{child}" for child in children]
+        keys = [f"{path}/{child}" for child in self.list_children(path)]
         known = [
             (key, *answer)
             for key, answer in zip(keys, self.session.ask(*(GetData(key, None) for key in keys)))
@@ -128,11 +123,16 @@ class ZooKeeper(Engine):
         self.seen = {key: stat.mzxid for key, _, stat in known}
         # A znode that does not end with a session is not an entry.
         entries = [
-            Entry(name, key, stat.czxid, self.read_entry_record(data, stat), False)
+            Entry(name, key, stat.czxid, self.read_entry_record(data, stat))
             for key, data, stat in known
             if stat.ephemeralOwner
         ]
         return sorted(entries, key=lambda entry: entry.number)
+
+    def list_children(self, path: str, *before) -> list:
+        """Return the names of the children of a znode, none without such a znode, after these requests."""
+        children = self.session.ask(*before, GetChildren(path, None))[-1]
+        return [] if isinstance(children, NoNodeError) else children
 
     def read_entry_record(self, data, stat):
         record = parse_entry_record(data or b"")
@@ -182,15 +182,12 @@ class ZooKeeper(Engine):
     def make_key(self, name: str) -> str:
         return f"{self.make_path(name)}/{self.format_session()}"
 
-    # --- for views and other contenders -----------------------------------------------------------------------------
-
     def list_entries(self, name=None) -> list:
-        _, children = self.session.ask(Sync(self.prefix), GetChildren(self.prefix, None))
-        if children and not isinstance(children, NoNodeError):
+        children = self.list_children(self.prefix, Sync(self.prefix))
+        if children:
             self.learn_skew()
         if name is not None:
             return sort_queues(self.read_queue(name))
-        children = [] if isinstance(children, NoNodeError) else children
         names = [decode(unquote_to_bytes(child)) for child in children if child[:1] != "."]
         return sort_queues([entry for name in names for entry in self.read_queue(name)])
 
@@ -214,16 +211,13 @@ class ZooKeeper(Engine):
     def log_outcome(self, name: str, number: int, text: bytes):
         path = self.make_path(name, f"/{LOGS}")
         self.create(f"{path}/{number:020d}", text, PERSISTENT)
-        [children] = self.session.ask(GetChildren(path, None))
-        if len(children) > KEPT:
-            self.session.ask(*(Delete(f"{path}/{old}", ANY) for old in sorted(children)[:-KEPT]))
+        self.session.ask(*(Delete(f"{path}/{old}", ANY) for old in sorted(self.list_children(path))[:-KEPT]))
 
     def read_outcomes(self, name=None) -> list:
         from solo.history.names import is_within
 
         path = f"{self.prefix}/{LOGS}"
-        _, children = self.session.ask(Sync(path), GetChildren(path, None))
-        names = [] if isinstance(children, NoNodeError) else [decode(unquote_to_bytes(child)) for child in children]
+        names = [decode(unquote_to_bytes(child)) for child in self.list_children(path, Sync(path))]
         found = [(one, text) for one in names if name is None or is_within(one, [name]) for text in self.read_log(one)]
         if found:
             self.learn_skew()
@@ -232,10 +226,8 @@ class ZooKeeper(Engine):
     def read_log(self, name: str):
         """Yield the outcomes of one name."""
         path = self.make_path(name, f"/{LOGS}")
-        [children] = self.session.ask(GetChildren(path, None))
-        if not isinstance(children, NoNodeError):
-            answers = self.session.ask(*(GetData(f"{path}/{child}", None) for child in sorted(children)))
-            yield from (answer[0] for answer in answers if not isinstance(answer, NoNodeError))
+        answers = self.session.ask(*(GetData(f"{path}/{child}", None) for child in sorted(self.list_children(path))))
+        yield from (answer[0] for answer in answers if not isinstance(answer, NoNodeError))
 
     def examine(self) -> list:
         mark = f"{self.prefix}/{ENDS}/{self.format_session()}"
@@ -244,11 +236,8 @@ class ZooKeeper(Engine):
         return [
             ("ok", self.read_version()),
             describe_skew(stat.ctime / 1000),
-            (
-                "ok",
-                "first come, first served over all hosts; a lock survives a restart, the leader, and the loss of a minority",
-            ),
-            ("note", "restoring a backup forgets locks, and SOLO_TOKEN may repeat"),
+            ("ok", f"{FIRST_COME}; a lock survives a restart, the leader, and the loss of a minority"),
+            ("note", RESTORED),
         ]
 
     def read_version(self) -> str:

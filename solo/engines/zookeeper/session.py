@@ -57,8 +57,6 @@ class Session:
             self.socket.close()
         self.socket, self.received, self.sent, self.events = None, b"", 0, set()
 
-    # --- the connection ---------------------------------------------------------------------------------------------
-
     def connect(self, deadline=None):
         """Open a new connection, and resume our session on it, or start one."""
         old, self.socket = self.socket, None
@@ -111,8 +109,6 @@ class Session:
         host, port = self.hosts[self.at]
         return connect(host, port, deadline, self.tls)
 
-    # --- messages ---------------------------------------------------------------------------------------------------
-
     def send(self, request, number=None):
         words = b"" if number is None else struct.pack("!ii", number, request.type)
         words += request.serialize()
@@ -145,8 +141,6 @@ class Session:
                 return header.err, message[begin:]
             if header.xid != EVENT:
                 raise ValueError("an answer to another request")
-
-    # --- requests ---------------------------------------------------------------------------------------------------
 
     def ask(self, *requests, deadline=None) -> list:
         """Send all requests and return their answers; an answer may be one of REFUSALS, not raised. If the connection
