@@ -181,15 +181,6 @@ def test_note_of_the_holder_shows_on_every_host(fleet):
     waiter.terminate()
 
 
-def test_longest_note_of_the_holder_hides_nothing_else(fleet):
-    """Some engines have little room for what they show: there the note is cut."""
-    holder = fleet.hold("a", fleet.job, "--note", "é" * 200)
-
-    [row] = fleet.list(fleet.job)
-
-    assert (row["launcher"], row["mode"]) == (holder.pid, "exclusive") and row["note"].startswith("é" * 20)
-
-
 def test_waiters_acquire_in_order_of_arrival(fleet):
     holder = fleet.hold("z", fleet.job)
     waiters = [fleet.start_waiter(f"h{number}", fleet.job, tag=number) for number in range(5)]

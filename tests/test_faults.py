@@ -20,20 +20,29 @@ SOAK = 600 if tally.WHOLE else 30  # seconds
 server = serve(SERVERS, scope="function")
 
 
-def start_pair(lab, server, job, ttl=TTL):
-    """Start a holder that beats for long, and a waiter on another host. Return ([holder, waiter], [their files])."""
-    hosts = [Host(lab, server, f"{job}-{number}") for number in range(2)]
-    files = [lab.path / f"{job}.{number}" for number in range(2)]
-    hosts[0].start(job, files[0], 60, "--ttl", f"{ttl}s", "-k", "300ms")
-    until(lambda: read_life(files[0]) is not None)
-    hosts[1].start(job, files[1], 0.2, "--ttl", f"{ttl}s", "-k", "300ms")
-    return hosts, files
+@pytest.fixture
+def start_pair(lab, server):
+    """Return a function: start a holder that beats for long, and a waiter on another host; return both and their files."""
+    started = []
+
+    def start(job="job", ttl=TTL):
+        hosts = [Host(lab, server, f"{job}-{number}") for number in range(2)]
+        files = [lab.path / f"{job}.{number}" for number in range(2)]
+        started.extend(hosts)
+        hosts[0].start(job, files[0], 60, "--ttl", f"{ttl}s", "-k", "300ms")
+        until(lambda: read_life(files[0]) is not None)
+        hosts[1].start(job, files[1], 0.2, "--ttl", f"{ttl}s", "-k", "300ms")
+        return hosts, files
+
+    yield start
+    for host in started:
+        host.close()
 
 
 @pytest.mark.parametrize("server", SERVERS, indirect=True)
-def test_command_is_dead_before_the_next_starts_after_any_fault(lab, server):
+def test_command_is_dead_before_the_next_starts_after_any_fault(start_pair):
     """All faults at once, each at its own name."""
-    scenes = {fault: start_pair(lab, server, fault.replace(" ", "-")) for fault in FAULTS}
+    scenes = {fault: start_pair(fault.replace(" ", "-")) for fault in FAULTS}
 
     for fault, (hosts, _) in scenes.items():
         hosts[0].fail(fault)
@@ -50,13 +59,11 @@ def test_command_is_dead_before_the_next_starts_after_any_fault(lab, server):
         assert not find_overlaps(both) and is_growing(both), (fault, both)
         killed = fault in (STOPPED, ALL_STOPPED, KILLED)
         assert statuses[fault] in ((-signal.SIGKILL,) if killed else LOST), (fault, statuses)
-        for host in hosts:
-            host.close()
 
 
 @pytest.mark.parametrize("server", SERVERS, indirect=True)
-def test_stopped_server_ends_the_command_without_overlap(lab, server):
-    hosts, files = start_pair(lab, server, "job")
+def test_stopped_server_ends_the_command_without_overlap(start_pair, server):
+    hosts, files = start_pair()
 
     server.send(signal.SIGSTOP)
     assert hosts[0].launcher.wait(60) in LOST
@@ -65,14 +72,12 @@ def test_stopped_server_ends_the_command_without_overlap(lab, server):
     assert hosts[1].launcher.wait(60) == 0, hosts[1].launcher.stderr.read()
     lives = [read_life(file) for file in files]
     assert not find_overlaps(lives) and is_growing(lives)
-    for host in hosts:
-        host.close()
 
 
 @pytest.mark.parametrize("server", [name for name, server in SERVERS.items() if server.outlives_restart], indirect=True)
-def test_lock_survives_a_restart_of_the_server(lab, server):
+def test_lock_survives_a_restart_of_the_server(start_pair, server):
     ttl = 10.0
-    hosts, files = start_pair(lab, server, "job", ttl)
+    hosts, files = start_pair(ttl=ttl)
 
     server.stop(signal.SIGKILL)
     server.start()
@@ -84,8 +89,6 @@ def test_lock_survives_a_restart_of_the_server(lab, server):
     hosts[0].launcher.kill()
     assert hosts[1].launcher.wait(60) == 0, hosts[1].launcher.stderr.read()
     assert not find_overlaps([read_life(file) for file in files])
-    for host in hosts:
-        host.close()
 
 
 def break_layers(lab, deadline: bool):
@@ -104,9 +107,9 @@ def break_layers(lab, deadline: bool):
 
 @pytest.mark.parametrize("server", ["etcd"], indirect=True)
 @pytest.mark.parametrize("fault, deadline", [(STOPPED, False), (HOLE, True)], ids=["no timer", "no deadline"])
-def test_oracle_finds_the_overlap_without_a_layer(lab, server, fault, deadline):
+def test_oracle_finds_the_overlap_without_a_layer(lab, server, start_pair, fault, deadline):
     break_layers(lab, deadline)
-    hosts, files = start_pair(lab, server, "job")
+    hosts, files = start_pair()
 
     hosts[0].fail(fault)
 
@@ -115,8 +118,6 @@ def test_oracle_finds_the_overlap_without_a_layer(lab, server, fault, deadline):
     beats = read_life(files[0]).last
     until(lambda: read_life(files[0]).last > beats or hosts[0].launcher.poll() is not None)
     assert find_overlaps([read_life(file) for file in files])
-    for host in hosts:
-        host.close()
 
 
 def test_etcd_cluster_survives_its_leader_but_not_the_quorum(lab, tmp_path):

@@ -1,15 +1,13 @@
-"""Leases, URLs, notes and periods, without servers, on an artificial clock."""
+"""Leases, URLs and periods, without servers, on an artificial clock."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as some
 
-from solo.contention.period import find_period, parse_ran
-from solo.engines.engine import EntryRecord, parse_entry_record
+from solo.contention.period import find_period
 from solo.engines.lease import LATENCY, MARGIN, RATE, Terms
 from solo.engines.targets import parse_url
 from solo.errors import UsageError
-from solo.modes import EXCLUSIVE, SLOTS, Claim
 
 
 @given(some.floats(0.5, 1000), some.one_of(some.none(), some.floats(0, 1000)))
@@ -53,36 +51,6 @@ def test_url_is_parsed_and_shown_without_secrets(url, hosts, path, user, passwor
 def test_invalid_host_list_is_refused(hosts):
     with pytest.raises(UsageError, match="not the URL of an engine"):
         parse_url(f"etcd://{hosts}/a")
-
-
-@given(some.text())
-def test_any_text_is_a_url_or_refused_in_one_line(text):
-    for url in (text, "etcd://" + text, "redis://" + text + "@h"):
-        try:
-            assert parse_url(url).hosts
-        except UsageError as error:
-            assert "\n" not in str(error)
-
-
-@given(
-    some.one_of(
-        some.binary(),
-        some.recursive(some.one_of(some.none(), some.integers(), some.text()), some.lists).map(repr).map(str.encode),
-    )
-)
-def test_invalid_note_is_an_exclusive_claim(data):
-    assert parse_entry_record(data).claim.mode == EXCLUSIVE and parse_ran(data) is None
-
-
-@given(some.integers(1, 9), some.integers(1, 9), some.lists(some.text()), some.text())
-def test_note_round_trip(slots, take, command, host):
-    assume(take <= slots)
-    record = EntryRecord(Claim(SLOTS, slots, take), [(0, take - 1)], host, "root", 7, None, 12.5, tuple(command))
-
-    again = parse_entry_record(record.format())
-
-    assert (again.claim.mode, again.claim.slots, again.claim.take) == (SLOTS, slots, take)
-    assert again[1:7] == record[1:7] and "".join(again.command) == "".join(command)[: len("".join(again.command))]
 
 
 @given(some.floats(1, 1e6), some.integers(0, 10**4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))

@@ -26,9 +26,6 @@ URLS = {
 }
 
 
-# --- names --------------------------------------------------------------------------------------------------------------------
-
-
 class Names:
     """Name resolution of a command behind `prefix`: the file `hosts`, then a name server that never answers."""
 
@@ -123,9 +120,6 @@ def test_host_that_moved_is_found_at_its_new_address(lab, names, redis):
     names.move_host("127.0.0.1")
 
     assert finish(waiting)[:2] == (0, "ran\n")
-
-
-# --- TLS ----------------------------------------------------------------------------------------------------------------------
 
 
 MAKE = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -addext keyUsage=keyCertSign,digitalSignature"

@@ -185,9 +185,6 @@ def test_invalid_settings_are_refused_in_one_line(fleet, query):
     assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"secret" not in result.stderr
 
 
-# --- poolers, standbys, passwords ---------------------------------------------------------------------------------------------
-
-
 class PgBouncer(PostgreSQL):
     """A pooler in front of `target`, with this pool_mode."""
 

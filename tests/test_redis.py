@@ -44,9 +44,6 @@ def take_next(fleet, token):
     assert int(result.stdout) > token
 
 
-# --- lost locks ---------------------------------------------------------------------------------------------------------------
-
-
 def test_restart_without_persistence_frees_the_name_and_ends_the_command(fleet):
     holder = start_stubborn(fleet, "a", "--ttl", "3s")
 
@@ -122,9 +119,6 @@ def test_renewal_on_a_dead_link_is_tried_once(fleet):
     proxy.close()
 
 
-# --- passwords, other servers ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 def test_password_is_in_no_message_process_list_or_environment(fleet):
@@ -187,9 +181,6 @@ def test_url_must_name_one_database(lab, url, message):
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and message in result.stderr.decode()
 
 
-# --- reported limits ----------------------------------------------------------------------------------------------------------
-
-
 def test_verbose_warns_of_best_effort(fleet):
     assert b"best effort" in fleet.run("a", "-v", "-n", fleet.job, "true").stderr
     assert fleet.run("a", "-n", fleet.job, "true").stderr == b""
@@ -226,9 +217,6 @@ def test_stop_with_waiting_ends_holder_and_waiter_on_their_hosts(fleet):
     assert result.returncode == 0 and result.stdout.count(f"{fleet.job}: ended pid".encode()) == 2
     assert (holder.wait(PATIENCE), waiter.wait(PATIENCE)) == (-signal.SIGTERM, 75)
     assert fleet.lab.read_log() == []
-
-
-# --- sockets and passwords ------------------------------------------------------------------------------------------------------
 
 
 def test_server_is_reached_by_its_socket(lab, start_redis, tmp_path):

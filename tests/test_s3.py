@@ -20,8 +20,7 @@ import urllib.parse
 import pytest
 import tally
 from conftest import finish, read_line, until
-from fleet import LOST, Clock, Host, find_overlaps, is_growing, read_life
-from proxy import NO_ANSWERS
+from fleet import Clock, Host, find_overlaps, is_growing, read_life
 from servers import S3, ask, serve, serve_alone
 from stub import Stub
 
@@ -893,30 +892,5 @@ def test_wall_clock_has_no_part(hosts, server, ahead):
     assert [host.launcher.wait(60) for host in pair] == [0, 0], [host.launcher.stderr.read() for host in pair]
     lives = [read_life(file) for file in files]
     assert lives[0].last - lives[0].first > 8 and not find_overlaps(lives) and is_growing(lives)
-    for host in pair:
-        host.close()
-
-
-@pytest.mark.parametrize("ttl, is_observed", [(4, True), (20, False)])
-def test_lost_renewal_that_arrives_late_does_not_move_the_deadline(lab, server, ttl, is_observed):
-    """A renewal is executed and its answer lost: the holder dies as if it had not been sent. A hasty waiter overlaps."""
-    pair, job = [Host(lab, server, f"late{ttl}{host}") for host in "ab"], next(JOBS)
-    files, words = [lab.path / f"life{number}" for number in range(2)], ("--ttl", f"{ttl}s", "-k", "300ms")
-    pair[0].start(job, files[0], 60, *words)
-    until(lambda: read_life(files[0]) is not None)
-    before = read_document(server, job)["queue"][0]["renewals"]
-
-    pair[0].fail(NO_ANSWERS)
-    until(lambda: read_document(server, job)["queue"][0]["renewals"] > before)
-    if not is_observed:
-        lab.hasten("solo.engines.s3.engine.RATE", -0.9)
-    pair[1].start(job, files[1], 0.2, *words)
-
-    assert pair[1].launcher.wait(60) == 0
-    lives = [read_life(file) for file in files]
-    if is_observed:
-        assert pair[0].launcher.wait(60) in LOST and not find_overlaps(lives) and is_growing(lives)
-    else:
-        assert read_life(files[0]).last > lives[1].first
     for host in pair:
         host.close()

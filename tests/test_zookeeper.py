@@ -77,9 +77,6 @@ def test_lock_survives_the_loss_of_the_leader(lab, cluster):
     assert finish(holder)[0] == 0
 
 
-# --- the engine class ---------------------------------------------------------------------------------------------------------
-
-
 def make_engine(server, port=None, ttl=4.0, timeout=PATIENCE):
     return Engine(parse_url(server.make_url(port or server.port)), ttl, timeout)
 
@@ -94,26 +91,6 @@ def engine(server):
 
 RECORD = EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0)
 NOT_LONG = Wait(None, None)
-
-
-def test_entry_is_created_once_when_the_answer_is_lost(server, engine):
-    proxy = Proxy(server.port)
-    other = make_engine(server, proxy.port, timeout=1.0)
-    other.connect()
-    first = engine.join("lost", RECORD)
-    proxy.set(NO_ANSWERS)
-    with pytest.raises(Unreachable):
-        other.join("lost", RECORD)
-    assert len(engine.list_entries("lost")) == 2
-
-    proxy.set(OK)
-    second = other.join("lost", RECORD)
-
-    assert [entry.key for entry in engine.list_entries("lost")] == [first, second]
-    other.leave("lost")
-    assert [entry.key for entry in engine.list_entries("lost")] == [first]
-    other.release()
-    proxy.close()
 
 
 def test_interrupted_take_leaves_no_entry_in_the_queue(server, engine):

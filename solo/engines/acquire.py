@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 NOT_FATAL = "CHLD CONT KILL STOP TSTP TTIN TTOU URG WINCH ABRT BUS FPE ILL SEGV SYS TRAP".split()
 FATAL = valid_signals() - {getattr(_signal, f"SIG{name}") for name in NOT_FATAL}
 
-
 TIMEOUT = 0.4  # seconds of one call after a signal: one may fail, and the next one, on a new connection, succeed
 DELAY = 0.8  # seconds from the signal to the end
 LOOK_AGAIN = 0.05  # seconds

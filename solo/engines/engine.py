@@ -14,7 +14,6 @@ from solo.text.users import find_user
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from solo.engines.queue import Engine  # which lists entries
     from solo.record import Record
@@ -75,23 +74,20 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
         mode, slots, take = known["mode"], int(known["slots"]), int(known["take"])
         if mode not in MODES or not 1 <= take <= slots:
             raise ValueError
+        launcher, child = (None if known[key] is None else int(known[key]) for key in ("launcher", "child"))
         return EntryRecord(
             Claim(mode, slots, take) if mode == SLOTS else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]),
             str(known["user"]),
-            read_optional(known["launcher"]),
-            read_optional(known["child"]),
+            launcher,
+            child,
             parse_since(known["since"]) - skew,
             tuple(map(str, known["command"])),
             clean_note(str(known.get("note") or "")),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return EntryRecord(Claim(EXCLUSIVE))
-
-
-def read_optional(value: "Any") -> "int | None":
-    return None if value is None else int(value)
 
 
 def cut(words: "Iterable[str]") -> "tuple[str, ...]":

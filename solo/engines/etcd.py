@@ -146,7 +146,6 @@ class Etcd(Engine):
         self.at = (self.at + is_bad) % len(self.target.hosts)
 
     def renew(self):
-        """As Engine.renew."""
         if self.lease is None:
             self.grant()
             return None

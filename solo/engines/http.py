@@ -11,7 +11,7 @@ from solo.errors import SoloError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from solo.engines.network import Timed
@@ -65,63 +65,55 @@ class Answer:
     def __init__(self, sock: "Timed") -> None:
         self.sock = sock
         self.data = self.body = b""  # received and not yet decoded; decoded and not yet read
-        self.is_over = False
-        version, self.status = self.read_status()
-        self.headers = self.read_headers()
+        self.status = 0
         while self.status < 200:
-            version, self.status = self.read_status()
-            self.headers = self.read_headers()
-        has_body = self.status not in (204, 304)
-        self.is_chunked = has_body and self.headers.get("Transfer-Encoding", "").lower() == "chunked"
-        # Bytes of the body, or of its present chunk, still to come; None: until the connection ends.
-        self.left: int | None = None if has_body else 0
-        if has_body and not self.is_chunked and "Content-Length" in self.headers:
-            self.left = parse_size(self.headers["Content-Length"], 10)
+            version, _, status = self.read_head_line().partition(" ")
+            if version[:7] != "HTTP/1." or not status[:3].isdecimal():
+                raise HTTPError("the answer is not HTTP")
+            self.status, self.headers = int(status[:3]), self.read_headers()
+        is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        size = None  # until the connection ends
+        if self.status in (204, 304):
+            is_chunked, size = False, 0
+        elif "Content-Length" in self.headers and not is_chunked:
+            size = parse_size(self.headers["Content-Length"], 10)
+        self.pieces = self.decode_chunks() if is_chunked else self.decode(size)
         default = "close" if version == "HTTP/1.0" else "keep-alive"
         wish = self.headers.get("Connection", default).lower()
-        self.is_last = wish != "keep-alive" or self.left is None and not self.is_chunked
+        self.is_last = wish != "keep-alive" or size is None and not is_chunked
 
     def read(self, limit: int) -> bytes:
         """Return the body, cut after `limit` bytes."""
-        while len(self.body) < limit and self.decode():
+        while len(self.body) < limit and self.read_piece():
             pass
         return self.body[:limit]
 
     def readline(self, limit: int) -> bytes:
         """Return the next line of the body, cut after `limit` bytes; b"" at the end."""
-        while b"\n" not in self.body and len(self.body) < limit and self.decode():
+        while b"\n" not in self.body and len(self.body) < limit and self.read_piece():
             pass
         end = min(limit, self.body.find(b"\n") + 1 or limit)
         line, self.body = self.body[:end], self.body[end:]
         return line
 
-    def decode(self) -> bool:
+    def read_piece(self) -> bool:
         """Decode what was received, or receive more. Return False at the end of the body."""
-        if self.is_chunked and not self.left:
-            self.start_chunk()
-        if self.left == 0:
-            self.is_over = True
-        if self.is_over or not self.data and not self.receive(may_end=self.left is None):
-            return False
-        piece, self.data = self.data[: self.left], self.data[self.left :] if self.left is not None else b""
+        piece = next(self.pieces, b"")
         self.body += piece
-        if self.left is not None:
-            self.left -= len(piece)
-        if self.is_chunked and not self.left:
+        return bool(piece)
+
+    def decode(self, left: "int | None") -> "Iterator[bytes]":
+        """Yield the pieces of so many bytes, or, if None, of all until the end of the connection."""
+        while left != 0 and (self.data or self.receive(may_end=left is None)):
+            piece, self.data = self.data[:left], self.data[left:] if left is not None else b""
+            left = None if left is None else left - len(piece)
+            yield piece
+
+    def decode_chunks(self) -> "Iterator[bytes]":
+        while size := parse_size(self.read_head_line().partition(";")[0].strip(), 16):
+            yield from self.decode(size)
             self.read_head_line()
-        return True
-
-    def start_chunk(self) -> None:
-        """Read the size of the next chunk; after the last one, the trailer."""
-        self.left = 0 if self.is_over else parse_size(self.read_head_line().partition(";")[0].strip(), 16)
-        if self.left == 0 and not self.is_over:
-            self.read_headers()
-
-    def read_status(self) -> "tuple[str, int]":
-        version, _, status = self.read_head_line().partition(" ")
-        if version[:7] != "HTTP/1." or not status[:3].isdecimal():
-            raise HTTPError("the answer is not HTTP")
-        return version, int(status[:3])
+        self.read_headers()  # the trailer
 
     def read_headers(self) -> "dict[str, str]":
         headers: dict[str, str] = {}

@@ -22,8 +22,7 @@ SHORTEST_WAIT = 0.001  # seconds
 PIECE = 1 << 16  # bytes of one read
 TIMEOUTS = (TimeoutError, timeout)  # before Python 3.10 they differ
 
-cache: "dict[tuple[str, int], list[Any]]" = {}  # addresses by (host, port), as getaddrinfo returns them
-lookups: "dict[tuple[str, int], Lookup]" = {}  # running Lookups by (host, port)
+lookups: "dict[tuple[str, int], Lookup]" = {}  # by (host, port)
 
 
 class Target(NamedTuple):
@@ -42,7 +41,9 @@ class Target(NamedTuple):
 
 
 class Lookup:
-    """Looks a name up in a thread. Has the `addresses` or the `problem` once it is no longer `running`, a lock."""
+    """Looks a name up in threads, one at a time, which holds the lock `running`. `addresses` are the last that were
+    found, as getaddrinfo returns them; `problem` is why the last look-up failed.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -50,8 +51,11 @@ class Lookup:
         self.addresses: list[Any] = []
         self.problem = OSError()
         self.running = allocate_lock()
-        self.running.acquire()
-        if not start_thread(self.run):
+
+    def start(self) -> None:
+        """Look the name up, unless a thread does. Raises OSError."""
+        if self.running.acquire(False) and not start_thread(self.run):
+            self.running.release()
             raise OSError("cannot start a thread")
 
     def run(self) -> None:
@@ -60,13 +64,6 @@ class Lookup:
         except (OSError, UnicodeError) as error:
             self.problem = OSError(f"{self.host}: {getattr(error, 'strerror', None) or 'not a host name'}")
         self.running.release()
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether it is done within so many seconds."""
-        if not self.running.acquire(timeout=seconds):
-            return False
-        self.running.release()
-        return True
 
 
 def start_thread(run: "Callable[[], object]") -> bool:
@@ -127,38 +124,29 @@ def unquote(text: str) -> str:
     return parse.unquote(text)
 
 
-def look_up(host: str, port: int) -> Lookup:
-    """Return the running Lookup of a name, started if there is none. Raises OSError."""
-    lookup = lookups.get((host, port))
-    if lookup is None:
-        lookup = lookups[host, port] = Lookup(host, port)
-    return lookup
-
-
 def find_addresses(host: str, port: int, deadline: float) -> "list[Any]":
     """Return the addresses of a host, as getaddrinfo does. Raises OSError."""
-    where = host, port
     try:
         return list_addresses(host, port, AI_NUMERICHOST)
     except (OSError, UnicodeError):
         pass  # not an address but a name
-    lookup = lookups.get(where) if where in cache else look_up(host, port)
-    if lookup is not None and lookup.wait(0 if where in cache else max(0, deadline - monotonic())):
-        lookups.pop(where, None)
-        if lookup.addresses:
-            cache[where] = lookup.addresses
-        elif where not in cache:
+    lookup = lookups.setdefault((host, port), Lookup(host, port))
+    if not lookup.addresses:
+        lookup.start()
+        if not lookup.running.acquire(timeout=max(0, deadline - monotonic())):
+            raise OSError(f"{host}: no name server answers")
+        lookup.running.release()
+        if not lookup.addresses:
             raise lookup.problem
-    if where not in cache:
-        raise OSError(f"{host}: no name server answers")
-    return cache[where]
+    return lookup.addresses
 
 
 def look_up_again(host: str, port: int) -> None:
     """Start to look a known name up again: none of its addresses could be reached."""
-    if (host, port) in cache:
+    lookup = lookups.get((host, port))
+    if lookup is not None and lookup.addresses:
         try:
-            look_up(host, port)
+            lookup.start()
         except OSError:
             pass  # keep the known addresses
 

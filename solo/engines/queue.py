@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 PAUSE = 0.5  # seconds
 RENEWALS = 5  # in the life of a lease
-NEW, LOST, BLOCKED, UNSETTLED, SLOTLESS, UNCONFIRMED, HELD = range(7)  # see Contender
 
 
 class Wait(NamedTuple):
@@ -178,13 +177,13 @@ class Engine:
 class Contender:
     """One contender for one name: a state machine that reads the queue, does one step, and reads it again.
 
-    NEW          has no entry: append one
-    LOST         the lease ran out and the entry went with it: start over at the end of the queue
-    BLOCKED      has obstacles: wait until one of them may have gone
-    UNSETTLED    may run, but an earlier entry has no slots yet: wait a moment
-    SLOTLESS     may run: take slots
-    UNCONFIRMED  may run: renew the lease, as an engine may list an entry whose lease is over
-    HELD         may still run after the renewal
+    join                it has no entry
+    start_over          the lease ran out and the entry went with it: join at the end of the queue
+    wait_for_obstacles  it has obstacles: wait until one of them may have gone
+    wait_for_slots      it may run, but an earlier entry has no slots yet
+    take_slots          it may run
+    confirm             it may run: renew the lease, as an engine may list an entry whose lease is over
+    None                it may still run after the renewal: it holds the name
     """
 
     def __init__(self, engine: Engine, name: str, record: EntryRecord, wait: Wait) -> None:
@@ -204,14 +203,14 @@ class Contender:
 
     def acquire(self) -> Entry:
         """Return our entry once it is held. Raises as Engine.acquire does, and then leaves the queue."""
-        state = NEW
+        step: Callable[[], None] | None = self.join
         try:
             while True:
                 try:
-                    state = self.look()
-                    if state is HELD:
+                    step = self.look()
+                    if step is None:
                         return self.own._replace(is_held=True)
-                    self.STEPS[state](self)
+                    step()
                 except Gone as error:
                     if self.holds_others:
                         raise
@@ -222,27 +221,27 @@ class Contender:
                     check_patience(self.wait, error)
                     pause(self.wait, error)
         finally:
-            if state is not HELD:
+            if step is not None:
                 try_to(self.engine.leave, self.name)
 
-    def look(self) -> int:
-        """Read the queue and return our state. Raises Unreachable, SoloError, Gone."""
+    def look(self) -> "Callable[[], None] | None":
+        """Read the queue and return the next step. Raises Unreachable, SoloError, Gone."""
         if self.key is None:
-            return NEW
+            return self.join
         queue = self.engine.read_queue(self.name)
         at = find_index(queue, self.key)
         if at is None:
-            return LOST
+            return self.start_over
         self.earlier, self.own = queue[:at], queue[at]
         self.obstacles = find_obstacles(self.earlier, self.own.record.claim)
         if self.obstacles:
             self.is_renewed = False
-            return BLOCKED
+            return self.wait_for_obstacles
         # A rewrite whose answer was lost may have succeeded; later entries then rely on its slots.
         has_slots = self.has_slots or self.own.record.slot
         if self.record.claim.mode == SLOTS and not has_slots:
-            return UNSETTLED if find_unready(self.earlier) else SLOTLESS
-        return HELD if self.is_renewed else UNCONFIRMED
+            return self.wait_for_slots if find_unready(self.earlier) else self.take_slots
+        return None if self.is_renewed else self.confirm
 
     def join(self) -> None:
         self.key = self.engine.join(self.name, self.record)
@@ -306,15 +305,6 @@ class Contender:
     def confirm(self) -> None:
         self.renewer.renew()
         self.is_renewed = True
-
-    STEPS = {
-        NEW: join,
-        LOST: start_over,
-        BLOCKED: wait_for_obstacles,
-        UNSETTLED: wait_for_slots,
-        SLOTLESS: take_slots,
-        UNCONFIRMED: confirm,
-    }
 
 
 class Renewer:

@@ -171,7 +171,6 @@ class Redis(Engine):
         return self.call("EVAL", script, len(keys), *keys, *arguments)
 
     def renew(self):
-        """As Engine.renew."""
         asker = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.milliseconds)
         if asker is None:
             raise Gone("its key has expired or was removed")

@@ -85,9 +85,6 @@ def trip_entry_record(rng):
     same(cut.claim.mode, EXCLUSIVE)
 
 
-# --- HTTP --------------------------------------------------------------------------------------------------------
-
-
 def open_http(data: bytes, size: int = 1000):
     return http.Connection(network.Timed(Wire(data, size), time.monotonic() + 1000), "h")
 
@@ -132,9 +129,6 @@ def trip_http(rng):
         same(b"".join(iter(lambda: again.readline(1 << 20), b"")), body)
         torn = attempt(lambda: open_http(data[:-1], size).getresponse().read(1 << 20), may=(OSError, ValueError))
         expect(kind == 1 or not body and kind == 0 or isinstance(torn, Exception) or torn == body)
-
-
-# --- etcd --------------------------------------------------------------------------------------------------------
 
 
 class Answers(BytesIO):
@@ -210,9 +204,6 @@ def check_etcd(data: bytes):
     expect_one(open_etcd(data), data, *asked)
 
 
-# --- ZooKeeper ---------------------------------------------------------------------------------------------------
-
-
 def pack_text(data: bytes) -> bytes:
     return struct.pack("!i", len(data)) + data
 
@@ -274,9 +265,6 @@ def trip_zookeeper(rng):
     torn = open_zookeeper(data[: rng.randrange(len(data))])
     found = attempt(torn.read_queue, "job", may=(SoloError, engine.Gone))
     expect(isinstance(found, Exception), "a torn answer is accepted")
-
-
-# --- RESP --------------------------------------------------------------------------------------------------------
 
 
 def write_resp(answer) -> bytes:

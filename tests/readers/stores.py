@@ -13,9 +13,6 @@ from solo.engines.s3 import credentials, document, engine, objects
 LAST = 253402300799  # seconds since the epoch
 
 
-# --- documents ---------------------------------------------------------------------------------------------------
-
-
 def invent_document(rng) -> document.Document:
     numbers = sorted(rng.sample(range(1, 1000), rng.randrange(4)))
     queue = []
@@ -50,15 +47,12 @@ def trip_document(rng):
     expect(isinstance(cut, Exception), "a torn document is accepted")
 
 
-# --- answers -----------------------------------------------------------------------------------------------------
-
-
 def open_s3(data: bytes) -> engine.S3:
     one = engine.S3(targets.parse_url("s3://b?endpoint=http://h"), 15.0, 1000.0)
     one.store.keys = credentials.Keys("a", "b")
     one.store.connection = http.Connection(network.Timed(Wire(data, repeats=True)), "h")
     one.store.hang_up = lambda: None
-    one.objects.get = lambda key, headers, deadline: one.store.ask("GET", key, headers)  # once
+    one.objects.repeat = lambda deadline, method, key, headers: one.store.ask(method, key, headers)  # once
     return one
 
 
@@ -96,9 +90,6 @@ def trip_s3(rng):
     listing = f"<Key>{objects.make_key('p/', name)}</Key>"
     same(objects.parse_names(listing, "p/"), [name])
     same(http.find_texts("<a>1 &amp;lt;</a><b/><a></a><a><b></a>", "a"), ["1 &lt;", ""])
-
-
-# --- dates -------------------------------------------------------------------------------------------------------
 
 
 def make_dates(rng) -> bytes:

@@ -127,7 +127,6 @@ class PostgreSQL(Engine):
             raise
 
     def renew(self):
-        """As Engine.renew."""
         rows = self.ask(
             "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
             " where owner = $1 and expires > clock_timestamp() returning number, asked",

@@ -267,5 +267,4 @@ def make_key(name: str) -> int:
 
 
 def hash_name(name: str) -> bytes:
-    """Return the SHA-256 of a name."""
     return sha256(encode(name)).digest()

@@ -109,7 +109,7 @@ class S3(Engine):
         if self.period > self.ttl / RENEWALS:  # there is time
             deadline, yields = sent + self.period, self.yields
         if not self.joined:
-            self.objects.get(self.objects.prefix + PROBE, {}, deadline)  # `solo doctor` measures it
+            self.objects.repeat(deadline, "GET", self.objects.prefix + PROBE, {})  # `solo doctor` measures it
         asker = ""
         for name in self.joined:
             state = self.objects.states.get(name)
@@ -182,10 +182,9 @@ class S3(Engine):
         ask_until_answered(wait, self.objects.prove, self.objects.states[name])
         self.patience = wait.patience
         try:
-            taken: Entry = super().acquire(name, record, wait)
+            return super().acquire(name, record, wait)
         except Contended as error:
             raise Busy(f"busy: {error}") from None
-        return taken
 
     def find_stale(self, name: str) -> "dict[str, float]":
         """Return the ttl of each entry that has not been renewed in time, if the store's clock is right, by key."""
@@ -291,11 +290,9 @@ class S3(Engine):
                 entries.append(Entry(one, self.objects.make_key(one), 0, parse_entry_record(b"")))
                 continue
             stale = self.find_stale(one)
-            entries += [
-                entry for entry in self.make_entries(one, self.objects.states[one].document) if entry.key not in stale
-            ]
-        found: list[Entry] = sort_queues(entries)
-        return found
+            queue = self.make_entries(one, self.objects.states[one].document)
+            entries += [entry for entry in queue if entry.key not in stale]
+        return sort_queues(entries)
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:
         owner = entry.key.rpartition("#")[2]

@@ -74,7 +74,7 @@ class Objects:
         deadline = self.find_deadline() if deadline is None else deadline
         known = self.states.get(name)
         headers = {"If-None-Match": f'"{known.etag}"'} if known is not None and known.etag else {}
-        reply = self.get(self.make_key(name), headers, deadline)
+        reply = self.repeat(deadline, "GET", self.make_key(name), headers)
         if known is not None and reply.status == NOT_MODIFIED:
             state = known
         elif reply.status == MISSING:
@@ -89,9 +89,6 @@ class Objects:
             self.is_quoted = False
         self.observe(name, state.document)
         return state
-
-    def get(self, key: str, headers: "dict[str, str]", deadline: float) -> Reply:
-        return self.repeat(deadline, "GET", key, headers)
 
     def repeat(self, deadline: float, method: str, key: str, headers: "dict[str, str]", body: str = "") -> Reply:
         """Return the answer. Asks again if the store is busy, or has closed an idle connection."""
@@ -248,15 +245,14 @@ class Objects:
 
     def list_names(self) -> "list[str]":
         names: list[str] = []
-        token = ""
+        query = {"list-type": "2", "prefix": self.prefix}
         while True:
-            query = {"list-type": "2", "prefix": self.prefix, **({"continuation-token": token} if token else {})}
             reply = self.store.ask("GET", "", query=query)
             if reply.status != 200:
                 self.store.refuse(reply, self.prefix)
             names += parse_names(reply.body.decode(), self.prefix)
-            token = find_text(reply.body, "NextContinuationToken")
-            if not token:
+            query["continuation-token"] = find_text(reply.body, "NextContinuationToken")
+            if not query["continuation-token"]:
                 return names
 
     def race(self, key: str) -> int:
@@ -275,7 +271,7 @@ class Objects:
                     store.send("PUT", key, self.expect(etag), text, {}, deadline)
                 replies = [store.receive(deadline)[1] for store in (self.store, other)]
                 won = [text for text, reply in zip(texts, replies) if reply.status == 200]
-                there = self.get(key, {}, deadline)
+                there = self.repeat(deadline, "GET", key, {})
                 if etag and not won and self.is_quoted and there.etag == etag:
                     self.is_quoted = False
                     continue

@@ -80,7 +80,8 @@ class Store:
         self.clock: float | None = None
         self.headers = self.make_headers()
         self.place()
-        self.tls = self.make_tls() if self.is_encrypted else None
+        cafile = target.cafile or self.settings.find("AWS_CA_BUNDLE") or None
+        self.tls = network.make_tls(target._replace(cafile=cafile)) if self.is_encrypted else None
 
     def make_headers(self) -> "dict[str, str]":
         """Return the headers of each PUT by which the bucket's policy may want objects encrypted."""
@@ -89,10 +90,6 @@ class Store:
             raise UsageError(f"--via {self.where}: kms needs sse=aws:kms")
         known = {"x-amz-server-side-encryption": sse, "x-amz-server-side-encryption-aws-kms-key-id": kms}
         return {name: value for name, value in known.items() if value}
-
-    def make_tls(self) -> object:
-        cafile = self.target.cafile or self.settings.find("AWS_CA_BUNDLE") or None
-        return network.make_tls(self.target._replace(cafile=cafile))
 
     def place(self) -> None:
         """Find the host and the bucket's path there: at AWS the bucket is part of the host's name."""
@@ -135,17 +132,14 @@ class Store:
         if keys is None or is_refused or keys.expires is not None and now >= keys.expires:
             keys = self.keys = self.find_keys(self.timeout if keys else max(self.timeout, PATIENCE))
         elif keys.expires is not None and now >= keys.expires - EARLY:
-            self.start_refresh()
+            if self.refreshing.acquire(False) and not network.start_thread(self.refresh):
+                self.refreshing.release()  # the next request tries again
         return keys
 
     def find_keys(self, seconds: float) -> Keys:
         if self.target.password is not None:
             return Keys(self.target.user or "", self.target.password, source="the target")
         return find_keys(self.settings, seconds)
-
-    def start_refresh(self) -> None:
-        if self.refreshing.acquire(False) and not network.start_thread(self.refresh):
-            self.refreshing.release()  # the next request tries again
 
     def refresh(self) -> None:
         try:
