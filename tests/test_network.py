@@ -18,12 +18,7 @@ from solo.modes import EXCLUSIVE, Claim
 
 redis, zookeeper = serve(Redis), serve(ZooKeeper)
 NAME = "engine.example"
-URLS = {
-    "etcd": f"etcd://{NAME}:1",
-    "redis": f"redis://{NAME}:1",
-    "zookeeper": f"zookeeper://{NAME}:1",
-    "postgresql": f"postgresql://{NAME}:1/x?table=t",
-}
+URLS = [f"etcd://{NAME}:1", f"redis://{NAME}:1", f"zookeeper://{NAME}:1", f"postgresql://{NAME}:1/x?table=t"]
 
 
 class Names:
@@ -70,9 +65,9 @@ def names(tmp_path):
 
 
 @pytest.mark.tool("unshare")
-@pytest.mark.parametrize("engine", URLS)
-def test_silent_name_server_is_unreachable_in_time(lab, names, engine):
-    words = ["-n", "job", "--via", URLS[engine], "--ttl", "5s", "--", "sh", "-c", "echo ran >>$LAB/log"]
+@pytest.mark.parametrize("url", URLS)
+def test_silent_name_server_is_unreachable_in_time(lab, names, url):
+    words = ["-n", "job", "--via", url, "--ttl", "5s", "--", "sh", "-c", "echo ran >>$LAB/log"]
     result = lab.run(*words, prefix=names.prefix)
 
     assert f"{NAME}: no name server answers".encode() in result.stderr
@@ -82,9 +77,9 @@ def test_silent_name_server_is_unreachable_in_time(lab, names, engine):
 
 
 @pytest.mark.tool("unshare")
-@pytest.mark.parametrize("engine", URLS)
-def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, engine):
-    waiting = lab.start("-n", "job", "--via", URLS[engine], "--wait", "1h", "--ttl", "1d", "true", prefix=names.prefix)
+@pytest.mark.parametrize("url", URLS)
+def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, url):
+    waiting = lab.start("-n", "job", "--via", url, "--wait", "1h", "--ttl", "1d", "true", prefix=names.prefix)
     names.wait_question()
 
     waiting.send_signal(signal.SIGTERM)

@@ -198,7 +198,7 @@ class Contender:
         self.own: Entry = None  # type: ignore[assignment]  # our entry, once `look` has found it
         self.earlier: list[Entry] = []
         self.obstacles: list[Entry] = []
-        self.asked: set[str] = set()
+        self.asked: set[str] = set()  # keys of the obstacles that were asked to end
         self.is_new = self.is_renewed = self.has_changed = self.has_slots = False
 
     def acquire(self) -> Entry:
@@ -257,9 +257,16 @@ class Contender:
 
     def wait_for_obstacles(self) -> None:
         """Block until an obstacle may have gone. Raises Busy, Superseded."""
-        refuse(self.earlier, self.obstacles, self.wait, self.is_new)
+        most = self.wait.most
+        is_full = self.is_new and most is not None and count_waiters(mark_holds(self.earlier)) >= most
+        if is_full or monotonic() >= self.wait.deadline:
+            keys = {entry.key for entry in self.obstacles}
+            raise make_busy([entry for entry in mark_holds(self.earlier) if entry.key in keys])
         self.is_new = self.has_changed = False
-        ask_obstacles_to_end(self.engine, self.obstacles, self.wait, self.asked)
+        for obstacle in self.obstacles if self.wait.replaces else ():
+            if obstacle.key not in self.asked:
+                self.engine.ask_to_end(obstacle, self.wait.asker)
+                self.asked.add(obstacle.key)
         self.wait.watch(self.wait_change, self.wait.deadline, self.describe)
 
     def wait_change(self, deadline: float) -> bool:
@@ -372,22 +379,6 @@ def find_obstacles(earlier: "list[Entry]", claim: "Claim") -> "list[Entry]":
 def find_unready(earlier: "list[Entry]") -> "list[Entry]":
     """Return the entries without slots yet. They take slots one after another, so no slot is taken twice."""
     return [other for other in earlier if other.record.claim.mode == SLOTS and not other.record.slot]
-
-
-def ask_obstacles_to_end(engine: Engine, obstacles: "list[Entry]", wait: Wait, asked: "set[str]") -> None:
-    """With --replace, ask each obstacle to end, once. `asked` are the keys of those already asked."""
-    for obstacle in obstacles if wait.replaces else ():
-        if obstacle.key not in asked:
-            engine.ask_to_end(obstacle, wait.asker)
-            asked.add(obstacle.key)
-
-
-def refuse(earlier: "list[Entry]", obstacles: "list[Entry]", wait: Wait, is_new: bool) -> None:
-    """Raise Busy if a contender may not wait, or no longer: these `obstacles` are among the `earlier` entries."""
-    is_full = is_new and wait.most is not None and count_waiters(mark_holds(earlier)) >= wait.most
-    if is_full or monotonic() >= wait.deadline:
-        keys = {entry.key for entry in obstacles}
-        raise make_busy([entry for entry in mark_holds(earlier) if entry.key in keys])
 
 
 def mark_holds(queue: "list[Entry]") -> "list[Entry]":

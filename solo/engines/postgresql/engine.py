@@ -141,7 +141,7 @@ class PostgreSQL(Engine):
     def release(self):
         try:
             if self.joined:
-                self.remove("owner = $1", self.owner)
+                self.notify("delete from TABLE where owner = $1", self.owner)
         finally:
             self.entries, self.joined = {}, set()
 
@@ -163,11 +163,8 @@ class PostgreSQL(Engine):
 
     def leave(self, name: str):
         if name in self.joined:
-            self.remove("owner = $1 and name = $2", self.owner, name)
+            self.notify("delete from TABLE where owner = $1 and name = $2", self.owner, name)
             self.joined.remove(name)
-
-    def remove(self, condition: str, *values):
-        self.notify(f"delete from TABLE where {condition}", *values)
 
     def rewrite(self, entry):
         # Waiters need to know its slots, but not its child.
