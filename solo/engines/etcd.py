@@ -48,7 +48,6 @@ class Etcd(Engine):
         self.connection = self.token = self.lease = None
         self.version = ""
         self.date = None  # the server's wall clock in its last answer
-        self.skew = 0.0  # how far it is ahead of this host's; 0 if whole seconds cannot show it
         self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
         self.tls = network.make_tls(target) if target.scheme == "etcds" else None

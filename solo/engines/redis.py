@@ -121,7 +121,6 @@ class Redis(Engine):
         self.is_open = False  # whether its last call was answered
         self.owner = make_owner()
         self.info = {}
-        self.skew = 0.0  # how far its clock is ahead of this host's
         self.joined = []  # names with our entry in their queue
         self.entries = {}  # our held entries by name
         self.seen = []  # the queue as it was last read

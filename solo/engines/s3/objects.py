@@ -260,18 +260,19 @@ class Objects:
 
         Raises SoloError if both succeed, Unreachable if none does.
         """
-        other = Store(self.store.target, self.store.timeout)
+        from concurrent.futures import ThreadPoolExecutor
+
+        stores = self.store, Store(self.store.target, self.store.timeout)
         etag, losses = ABSENT, 0
         self.store.hang_up()  # an idle connection may be closed
-        try:
+        with ThreadPoolExecutor(len(stores)) as pool:
             for _ in range(ROUNDS + 1):
-                deadline = self.find_deadline()
-                texts = [f"{make_word()}\n" for _ in range(2)]
-                for store, text in zip((self.store, other), texts):
-                    store.send("PUT", key, self.expect(etag), text, {}, deadline)
-                replies = [store.receive(deadline)[1] for store in (self.store, other)]
+                texts = [f"{make_word()}\n" for _ in stores]
+                wanted = self.expect(etag)
+                asked = [pool.submit(store.ask, "PUT", key, wanted, text) for store, text in zip(stores, texts)]
+                replies = [one.result() for one in asked]
                 won = [text for text, reply in zip(texts, replies) if reply.status == 200]
-                there = self.repeat(deadline, "GET", key, {})
+                there = self.repeat(self.find_deadline(), "GET", key, {})
                 if etag and not won and self.is_quoted and there.etag == etag:
                     self.is_quoted = False
                     continue
@@ -281,8 +282,7 @@ class Objects:
                     raise SoloError(f"{self.where}: {UNSAFE}")
                 else:
                     self.store.refuse(replies[0], key)
-        finally:
-            other.hang_up()
+        stores[1].hang_up()
         return losses
 
 

@@ -75,7 +75,6 @@ class Store:
         self.keys: Keys | None = None
         self.refreshing = allocate_lock()
         self.connection: Connection | None = None
-        self.is_unread = False  # an answer may still come on it
         self.busy = ""  # the code of the last answer, if it was that of a busy store
         self.clock: float | None = None
         self.headers = self.make_headers()
@@ -161,23 +160,20 @@ class Store:
         """Return the answer to a request, also a refusal, or one of a store that is busy. Raises Unreachable, SoloError."""
         deadline = monotonic() + self.timeout if deadline is None else deadline
         for attempt in range(3):
-            self.send(method, key, headers or {}, body, query or {}, deadline)
-            answer, reply = self.receive(deadline)
+            answer, reply = self.ask_once(method, key, headers or {}, body, query or {}, deadline)
             if answer.status in (*OK, NOT_MODIFIED, CONFLICT, REFUSED, *BUSY) or reply.code == "NoSuchKey":
                 return reply
             if attempt == 2 or not self.correct(answer, reply):
                 break
         self.refuse(reply, key)
 
-    def send(
+    def ask_once(
         self, method: str, key: str, headers: "dict[str, str]", body: str, query: "dict[str, str]", deadline: float
-    ) -> None:
-        """Send a request. Raises Unreachable, SoloError. Any exception closes the connection."""
+    ) -> "tuple[Answer, Reply]":
+        """Send a request and return its answer. Raises Unreachable, SoloError. Any exception closes the connection."""
         path, text = f"{self.root}/{quote(key, '/')}", format_query(query)
         keys = self.renew_keys()
         parts = method, self.netloc, path, text
-        if self.is_unread:  # a signal came between `send` and `receive`
-            self.hang_up()
         try:
             if method == "PUT":
                 headers = {**headers, **self.headers, **make_digest(body.encode())}
@@ -187,20 +183,10 @@ class Store:
                 one = dial(self.settings.find, self.host, self.port, deadline, self.tls)
                 connection = self.connection = Connection(network.Timed(one), self.netloc)
             assert connection.sock is not None
-            connection.sock.deadline, self.is_unread = deadline, True
+            connection.sock.deadline = deadline
             connection.request(method, f"{path}?{text}" if text else path, body, signed)
-        except BaseException as error:
-            raise self.fail(error) from None
-
-    def receive(self, deadline: float) -> "tuple[Answer, Reply]":
-        """Return the answer to the request that was sent. Raises as `send` does."""
-        connection = self.connection
-        try:
-            if connection is None or connection.sock is None:
-                raise OSError("the server closed the connection")
             answer = connection.getresponse()
             data = answer.read(LARGEST)
-            self.is_unread = False
             if len(data) >= LARGEST:
                 raise ValueError("the answer is too long")
             date = find_http_date(answer.headers)
@@ -253,7 +239,6 @@ class Store:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-        self.is_unread = False
 
 
 def make_digest(body: bytes) -> "dict[str, str]":

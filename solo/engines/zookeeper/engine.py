@@ -58,7 +58,6 @@ class ZooKeeper(Engine):
         )
         self.entries = {}  # our held entries by name
         self.seen = {}  # mzxid by key, in the queue as it was last read
-        self.skew = 0.0  # how far its clock is ahead of this host's
         self.knows_skew = False
 
     @property
