@@ -53,10 +53,10 @@ class Lookup:
         self.running = allocate_lock()
 
     def start(self) -> None:
-        """Look the name up, unless a thread does. Raises OSError."""
+        """Look the name up, unless a thread does."""
         if self.running.acquire(False) and not start_thread(self.run):
+            self.problem = OSError("cannot start a thread")
             self.running.release()
-            raise OSError("cannot start a thread")
 
     def run(self) -> None:
         try:
@@ -145,10 +145,7 @@ def look_up_again(host: str, port: int) -> None:
     """Start to look a known name up again: none of its addresses could be reached."""
     lookup = lookups.get((host, port))
     if lookup is not None and lookup.addresses:
-        try:
-            lookup.start()
-        except OSError:
-            pass  # keep the known addresses
+        lookup.start()
 
 
 def connect(host: str, port: int, deadline: float, tls: "Any" = None) -> "Any":
@@ -190,10 +187,7 @@ def connect_to(address: "tuple[Any, ...]", seconds: float) -> socket:
 
 
 class Timed:
-    """A connected socket whose calls all end by `deadline`.
-
-    An answer that trickles in would outlast a timeout of each call.
-    """
+    """A connected socket whose calls all end by `deadline`: an answer that trickles in would outlast a timeout of each."""
 
     def __init__(self, one: "Any", deadline: float = 0.0) -> None:
         self.socket = one
