@@ -53,9 +53,10 @@ class Settings:
         self.name = self.find("AWS_PROFILE") or self.find("AWS_DEFAULT_PROFILE") or "default"
         self.profile = self.read_profile()
 
-    def find(self, *names: str) -> str:
-        """Return the first of these variables that is set and not empty, or ""."""
-        return next((self.environment[name] for name in names if self.environment.get(name)), "")
+    def find(self, *names: str, key: str = "") -> str:
+        """Return the first of these variables that is set and not empty, else the profile's `key`, or ""."""
+        known = next((self.environment[name] for name in names if self.environment.get(name)), "")
+        return known or key and self.profile.get(key, "")
 
     def expand(self, path: str) -> str:
         """Return `path` with the home directory for its `~`, or "" if there is none."""
@@ -74,16 +75,16 @@ class Settings:
         return {**profile, **config.get(f"services {profile.get('services')}", {})}
 
     def is_set(self, key: str) -> bool:
-        return (self.find(f"AWS_{key.upper()}") or self.profile.get(key, "")).lower() == "true"
+        return self.find(f"AWS_{key.upper()}", key=key).lower() == "true"
 
     def find_region(self) -> str:
-        return self.find("AWS_REGION", "AWS_DEFAULT_REGION") or self.profile.get("region", "")
+        return self.find("AWS_REGION", "AWS_DEFAULT_REGION", key="region")
 
     def find_endpoint(self) -> str:
         if self.is_set("ignore_configured_endpoint_urls"):
             return ""
-        known = self.find("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-        return known or self.profile.get("s3.endpoint_url") or self.profile.get("endpoint_url", "")
+        known = self.find("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", key="s3.endpoint_url")
+        return known or self.find(key="endpoint_url")
 
 
 def find_home() -> str:
@@ -184,9 +185,6 @@ def parse_keys(data: bytes, source: str) -> Keys:
         raise SoloError(f"{source}: its answer has no valid access keys ({type(error).__name__})") from None
 
 
-# --- a command -------------------------------------------------------------------------------------------------------
-
-
 def run_process(command: str, where: str, timeout: float) -> Keys:
     """Return the keys that a shell command prints. It runs in a process group of its own, which does not outlive us."""
     from select import POLLIN, poll
@@ -238,19 +236,14 @@ def reap(pid: int, deadline: float) -> None:
         pass  # the launcher's main thread reaps all children
 
 
-# --- STS, for a web identity -----------------------------------------------------------------------------------------
-
-
 def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
     """Return the keys of a role for the token in a file, as on EKS. The request needs no signature."""
     region = settings.find_region() or "us-east-1"
     has_fips = settings.is_set("use_fips_endpoint") and not region.startswith("us-gov-")  # all hosts there are FIPS
     host = "sts-fips" if has_fips else "sts"
     default = f"https://{host}.{region}.amazonaws.com" + ".cn" * region.startswith("cn-")
-    url = (
-        settings.find("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL") or settings.profile.get("sts.endpoint_url") or default
-    )
-    session = settings.find("AWS_ROLE_SESSION_NAME") or settings.profile.get("role_session_name") or "solo"
+    url = settings.find("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL", key="sts.endpoint_url") or default
+    session = settings.find("AWS_ROLE_SESSION_NAME", key="role_session_name") or "solo"
     words = {"RoleArn": arn, "RoleSessionName": session, "WebIdentityToken": read_token(file)}
     body = f"{IDENTITY}&{format_query(words)}"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -261,9 +254,6 @@ def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
         kind = Unreachable if status >= 500 else SoloError
         raise kind(f"{url}: {code}: {' '.join(find_text(data, 'Message').split())} (role {arn}, token {file})")
     return parse_keys(json.dumps(known).encode(), "the web identity")
-
-
-# --- the host --------------------------------------------------------------------------------------------------------
 
 
 def ask_container(settings: Settings, url: str, timeout: float) -> Keys:
