@@ -92,10 +92,8 @@ def find_target(where: str) -> Target:
     if "://" in where:
         target = parse_url(where)
         if has_secret(target):
-            raise UsageError(
-                f"--via {target.shown}: other users could read the password"
-                f" (put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION})"
-            )
+            remedy = f"put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION}"
+            raise UsageError(f"--via {target.shown}: other users could read the password ({remedy})")
         return read_password(target)
     known: dict[str, Target] = {}
     files = find_configurations()
@@ -134,7 +132,7 @@ def parse_url(url: str) -> Target:
             raise ValueError
         rest, mark, query = rest.partition("?")
         netloc, slash, path = rest.partition("/")
-        path = slash + path
+        path = shown_path = slash + path
         if scheme not in ENGINES:
             raise UsageError(f"--via {scheme}://: no such engine (there are {', '.join(ENGINES)})")
         login, at, hosts = netloc.rpartition("@")
@@ -143,20 +141,18 @@ def parse_url(url: str) -> Target:
         if scheme == UNIX:
             if hosts or not path:
                 raise ValueError
-            addresses, shown_path, path = [(unquote(path), 0)], path, settings.pop("db", "")
+            addresses, path = [(unquote(path), 0)], settings.pop("db", "")
         elif ENGINES[scheme] is POSTGRESQL and not hosts:
-            addresses, shown_path = [("", 0)], path
+            addresses = [("", 0)]
         else:
-            addresses, shown_path = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")], path
+            addresses = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
     except UsageError:
         raise
     except ValueError:
         raise UsageError("--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
     shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{shown_path}{'?' * bool(query)}{hide_secrets(query)}"
-    path = unquote(path).strip("/")
-    return Target(
-        scheme, addresses, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None
-    )
+    secrets = unquote(user) if at else None, unquote(password) if colon else None
+    return Target(scheme, addresses, unquote(path).strip("/"), settings, shown, *secrets)
 
 
 def hide_secrets(query: str) -> str:
