@@ -30,18 +30,12 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
         found += [("engine", *finding) for finding in remote.examine(options["via"])]
     findings = [dict(zip(("check", "state", "text"), finding)) for finding in found]
+    failures = [finding["text"] for finding in findings if finding["state"] == BAD]
     if options.get("json"):
         print(format_json(findings))
     else:
         for finding in findings:
             print_clean(f"{finding['state']:<5}  {finding['text']}")
-        print_clean(summarize([finding["text"] for finding in findings if finding["state"] == BAD]))
-    return any(finding["state"] == BAD for finding in findings)
-
-
-def summarize(failures: list[str]) -> str:
-    """Return the last line: `ready`, or the remedy that the first failure has in parentheses at its end."""
-    if not failures:
-        return "ready"
-    remedy = REMEDY.search(failures[0])
-    return f"not ready; first: {remedy[1] if remedy else failures[0]}"
+        remedy = REMEDY.search(failures[0]) if failures else None
+        print_clean(f"not ready; first: {remedy[1] if remedy else failures[0]}" if failures else "ready")
+    return bool(failures)

@@ -83,10 +83,12 @@ def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool
         if part not in needed and needs.mode in INTENTIONS:
             visit_same(part, options, hold, KeptHold.remove)
     append_journal(name, hold, options.get("dir"))
-    if hold.record.descriptor is not None:
-        end_process(hold, hold.record.descriptor[:2])  # the holder: it unlocks what was removed
-    elif hold.record.is_timed and not left:
-        end_process(hold, hold.process)
+    descriptor = hold.record.descriptor
+    if descriptor is not None or hold.record.is_timed and not left:
+        try:  # the holder of --fd, which unlocks what was removed, or the process of --for
+            end(hold.ticket, hold.process if descriptor is None else descriptor[:2], SIGTERM)
+        except SoloError as error:
+            say(f"{hold.record.names[0]}: {error}")  # the name is released all the same
     return True
 
 
@@ -98,14 +100,6 @@ def append_journal(name: str, hold: KeptHold, directory: "str | None") -> None:
     journal.start = b" start=%.3f child=%d" % (hold.record.since, hold.process[0])
     ran = max(0, time() - hold.record.since)
     journal.append_all(ENDED, lambda: b"%b ran=%.3f code=0 timed-out=0" % (journal.start, ran))
-
-
-def end_process(hold: KeptHold, process: "Process") -> None:
-    """End a process of solo hold, that of --for or --fd. The name is released in any case."""
-    try:
-        end(hold.ticket, process, SIGTERM)
-    except SoloError as error:
-        say(f"{hold.record.names[0]}: {error}")
 
 
 def visit_same(name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Callable[[KeptHold], None]") -> bool:
