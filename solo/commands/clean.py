@@ -12,15 +12,7 @@ from itertools import islice
 from time import time
 from typing import Any
 
-from solo.commands.lookup import (
-    PLACES,
-    find_in_the_way,
-    open_existing,
-    open_names,
-    open_queue,
-    report_unknown,
-    visit_queue,
-)
+from solo.commands.lookup import PLACES, find_in_the_way, open_existing, open_names, report_unknown, visit_queue
 from solo.contention.period import FILE as ONCE
 from solo.directories import STICKY, Directory, open_below, tighten
 from solo.errors import SoloError
@@ -28,7 +20,6 @@ from solo.gate import GATE
 from solo.history.files import PAST
 from solo.history.names import find_files
 from solo.history.reader import find_history
-from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, list_directory, say
 from solo.modes import EXCLUSIVE, Claim
@@ -144,29 +135,27 @@ def is_generated(name: str, directory: str | None) -> bool:
 
 def clean(name: str, base: Any, options: dict[str, Any]) -> Any:
     """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says so, or None."""
-    queue = open_queue(name, options, read_origin())
-    if queue is None:
-        return None
-    try:
-        with queue.gate:
-            before = queue.list_files()
-            for file in before:
-                if file.startswith(UNPUBLISHED):
-                    queue.remove(file)
-                else:
-                    ticket: Any = find_living(queue, file)
-                    if ticket is not None:
-                        tighten(ticket.fd, queue.place.mode & READABLE)
-                        ticket.close()
-            after = list_directory(queue.place.fd)
-            dead = len(before) - sum(file in after for file in before)
-            # A new gate counts from the clock. A gate ahead of it must stay, or a token could repeat.
-            is_idle = after == [GATE] and (queue.gate.read_counter() or 0) < time() * 1e6
-            if is_idle and remove_name(name, queue, base):
-                return "removed"
-            return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead else None
-    finally:
-        queue.leave()
+    return visit_queue(name, options, lambda queue: queue and clean_queue(name, queue, base))
+
+
+def clean_queue(name: str, queue: Queue, base: Any) -> str | None:
+    with queue.gate:
+        before = queue.list_files()
+        for file in before:
+            if file.startswith(UNPUBLISHED):
+                queue.remove(file)
+            else:
+                ticket: Any = find_living(queue, file)
+                if ticket is not None:
+                    tighten(ticket.fd, queue.place.mode & READABLE)
+                    ticket.close()
+        after = list_directory(queue.place.fd)
+        dead = len(before) - sum(file in after for file in before)
+        # A new gate counts from the clock. A gate ahead of it must stay, or a token could repeat.
+        is_idle = after == [GATE] and (queue.gate.read_counter() or 0) < time() * 1e6
+        if is_idle and remove_name(name, queue, base):
+            return "removed"
+        return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead else None
 
 
 def remove_name(name: str, queue: Queue, base: Any) -> bool:
@@ -196,11 +185,12 @@ def remove_directory(name: str, base: Any) -> None:
 
 def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
     """Remove the journal of a name idle for options["history"] seconds. Return a text that says so, or None."""
-    if is_used(name, options):
+    place = open_existing(options.get("dir"), lambda directory: open_place(directory, name))
+    if place is None:
         return None
-    place = None
     try:
-        place = open_place(options.get("dir"), name)
+        if is_used(name, options):
+            return None
         journals = [file for file in list_directory(place.fd) if file in (JOURNAL, PAST)]
         written = [posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals]
         if not written or time() - max(written) < options["history"]:
@@ -215,15 +205,13 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
         if error.errno != ENOTEMPTY:  # a nested name is left
             raise SoloError(f"cannot remove its history: {error.strerror}") from None
     finally:
-        if place is not None:
-            close(place.fd)
+        close(place.fd)
     return "history removed"
 
 
 def is_used(name: str, options: dict[str, Any]) -> bool:
     """Return whether a name has a holder or a waiter."""
-    in_the_way = visit_queue(
-        name, options, lambda queue: queue and [*islice(find_in_the_way(queue, Claim(EXCLUSIVE)), 1)]
-    )
-    close_all(in_the_way or [])
-    return bool(in_the_way)
+    claim = Claim(EXCLUSIVE)
+    found = visit_queue(name, options, lambda queue: queue and [*islice(find_in_the_way(queue, claim), 1)])
+    close_all(found or [])
+    return bool(found)

@@ -62,8 +62,8 @@ def print_names(plan: Plan) -> None:
     if not plan.is_generated:
         return print_row("names" if plan.names[1:] else "name", f"{' '.join(plan.names)}, by --name")
     print_row("name", f"{plan.names[0]}, made from the words of the command")
-    if plan.names[1:]:
-        print_row("", f"{plan.names[1]}, made from the real path of the program, is acquired too")
+    for second in plan.names[1:]:
+        print_row("", f"{second}, made from the real path of the program, is acquired too")
 
 
 def print_place(plan: Plan, sources: dict[str, str]) -> None:

@@ -31,17 +31,25 @@ ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "n
 
 def run(options: dict[str, Any], names: list[str]) -> int:
     """Print each name as text or JSON. Return 125 if one cannot be read or was never used."""
-    unknown: list[str] = []
+    unknown, shown, origin = list[str](), list[dict[str, Any]](), read_origin()
+
+    def show(name: Any, queue: Any) -> bool:
+        errors: list[SoloError] = []
+        shown.append(collect(name, queue, options, origin, errors.append))
+        for error in errors:
+            say(f"{name}: {error}")
+        return not errors
+
     if is_engine(options):
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
         # Of a host's launchers only one at a time is in the engine's queue.
         local = collect_rows(options.get("dir"), FILE, names)[0]
         seen = {row["launcher"] for row in rows if row["host"] == uname().nodename}
         rows += [row for row in local if row["state"] == "waiting" and row["launcher"] not in seen]
-        shown = [collect_remote(name, options["via"], rows) for name in names]
+        shown += [collect_remote(name, options["via"], rows) for name in names]
     else:
         unknown = [name for name in names if report_unknown(name, options, "show")]
-        shown, complete = collect_all(names, options)
+        complete = visit_queues(names, options, show)
     for known in shown:
         add_usual([*known["holds"], *known["waiting"]], options.get("dir"))
     if options.get("json"):
@@ -53,20 +61,6 @@ def run(options: dict[str, Any], names: list[str]) -> int:
             print("\n" * (at > 0), end="")
             print_name(known, describe_place(options))
     return 0 if complete and not unknown else SoloError.status
-
-
-def collect_all(names: list[str], options: dict[str, Any]) -> tuple[Any, ...]:
-    """Return ([an object per name], whether every name could be read)."""
-    origin, shown = read_origin(), []
-
-    def show(name: Any, queue: Any) -> bool:
-        errors: list[SoloError] = []
-        shown.append(collect(name, queue, options, origin, errors.append))
-        for error in errors:
-            say(f"{name}: {error}")
-        return not errors
-
-    return shown, visit_queues(names, options, show)
 
 
 def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report: Any) -> dict[str, Any]:

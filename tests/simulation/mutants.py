@@ -39,7 +39,7 @@ FOUND = [
     ("holder without the locks", "process/holder.py", "kept = [fd for ticket in tickets for fd in ticket.descriptors]", "kept = []", "two-namespaces"),
     ("holder after the go message", "start.py", "            if self.holder is not None:\n                self.holder.begin", "            send_go(child.go, b\"\\0\".join([*variables, GO]))\n            if self.holder is not None:\n                self.holder.begin", "two-namespaces"),
     ("one of two kept holds recorded", "commands/hold.py", "            for hold in self.holds:\n                hold.complete", "            for hold in self.holds[:1]:\n                hold.complete", "hold-names"),
-    ("name removed with a live waiter", "commands/clean.py", "                    ticket: Any = find_living(queue, file)\n                    if ticket", "                    ticket: Any = queue.remove(file)\n                    if ticket", "clean"),
+    ("name removed with a live waiter", "commands/clean.py", "                ticket: Any = find_living(queue, file)\n                if ticket", "                ticket: Any = queue.remove(file)\n                if ticket", "clean"),
     ("contender refused by clean", "gate.py", "        except FileNotFoundError:  # in", "        except BlockingIOError:  # in", "clean-twice"),
     ("counter lost by clean", "commands/clean.py", "(queue.gate.read_counter() or 0) < time() * 1e6", "True", "clean-twice"),
     ("killed command refused", "process/holder.py", "            return  # killed just now: waitpid(2) shows it", "            raise", "namespaces"),
