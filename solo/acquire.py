@@ -54,11 +54,10 @@ def acquire_names(
     make_queue: "MakeQueue | None" = None,
     starter: "Starter | None" = None,
 ) -> "dict[str, Ticket]":
-    """Acquire what the names of the record `wanted` need, in global order. Append each hold to `holds`; return them by
-    name.
+    """Acquire what the names of the record `wanted` need, in global order. Append each to `holds`; return them by name.
 
-    The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count;
-    `watch` and `starter` are as for Attempt; `make_queue` is by default open_queue. Raises Busy, SoloError.
+    The last hold is still to be settled. `watch` and `starter` are as for Attempt; `make_queue` is by default open_queue.
+    Raises Busy, SoloError.
     """
     named: dict[str, Ticket] = {}
     name, base = wanted.names[0], None
@@ -141,9 +140,8 @@ def acquire_further(name: str, named: "dict[str, Ticket]", acquire: "Callable[[]
             with hold.queue.gate:
                 error.skips = hold.queue.gate.count_skip(read_claim(hold).mode)
             hold.queue.gate.close()
-            error.args = (
-                f"{error if error.name else f'{name}: {error}'}{describe_skips(error.skips)}{describe_note(error)}",
-            )
+            text = error if error.name else f"{name}: {error}"
+            error.args = (f"{text}{describe_skips(error.skips)}{describe_note(error)}",)
             error.name = error.name or name
         raise
 

@@ -1,5 +1,4 @@
-"""Parse the command line into a dict of typed options. Check each value's kind, and the options that exclude or need
-each other.
+"""Parse the command line into a dict of typed options. Check values, and the options that exclude or need each other.
 
 GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the
 options; it and all later words belong to the command.
@@ -8,19 +7,7 @@ options; it and all later words belong to the command.
 from solo.errors import UsageError
 from solo.kernel import decode
 from solo.kinds import FLAG
-from solo.options import (
-    DIR,
-    FILE,
-    LAUNCHER_OPTIONS,
-    LOCAL_BACKENDS,
-    LOUD_AFTER,
-    ONCE_PER,
-    PARTS,
-    REPLACE_AFTER,
-    SOCKET,
-    SUBCOMMAND_NAMES,
-    VIA,
-)
+from solo.options import DIR, EVERY_OPTION, FILE, LOCAL_BACKENDS, ONCE_PER, SKIP_LIMITS, SOCKET, SUBCOMMAND_NAMES, VIA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,15 +19,12 @@ if TYPE_CHECKING:
     Typed = dict[str, Any]  # options by key
     Table = Mapping[str, Option]  # options by flag
 
-SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.short}
-LONG = {"--" + option.flag: option for option in (*LAUNCHER_OPTIONS, *PARTS)}
+SHORT = {"-" + option.short: option for option in EVERY_OPTION if option.short}
+LONG = {"--" + option.flag: option for option in EVERY_OPTION}
 
 
 def parse(words: "list[str]") -> "tuple[Typed, str | None, list[str]]":
-    """Parse the words after `solo`.
-
-    Return (options by key, subcommand or None, the words from there on). Raises UsageError.
-    """
+    """Return (options by key, subcommand or None, the words from there on) of the words after `solo`. Raises UsageError."""
     options: Typed = {}
     at = 0
     while at < len(words):
@@ -99,9 +83,8 @@ def check_together(options: "Typed") -> None:
     typed = [option for option in LONG.values() if option.key in options]
     for option in typed:
         if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
-            *first, last = [
-                "an engine (choose one with --via)" if flag == VIA.flag else f"--{flag}" for flag in option.needs
-            ]
+            engine = "an engine (choose one with --via)"
+            *first, last = [engine if flag == VIA.flag else f"--{flag}" for flag in option.needs]
             raise UsageError(f"--{option.flag} needs {', '.join(first)}{' or ' * bool(first)}{last}")
 
 
@@ -155,22 +138,18 @@ def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
 
 
 def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> None:
-    """Add options from the environment, a mapping of bytes, unless they were typed.
-
-    Raises UsageError for a wrong combination.
-    """
+    """Add options from the environment, unless they were typed. Raises UsageError for a wrong combination."""
     read_variable(options, VIA, environment)
-    if options.get(VIA.key) != SOCKET:
+    is_socket = options.get(VIA.key) == SOCKET
+    if not is_socket:
         read_variable(options, DIR, environment)
     check_together(options)
-    if options.get(VIA.key) == SOCKET:
-        if DIR.key in options:
-            raise UsageError("--via socket and --dir exclude each other: sockets keep no files")
-        if ONCE_PER.key in options:
-            raise UsageError("--via socket and --once-per exclude each other: sockets keep no files")
-        for option in (LOUD_AFTER, REPLACE_AFTER):
-            if isinstance(options.get(option.key), int):
-                raise UsageError(f"--{option.flag} cannot count skips with --via socket (use a duration)")
+    for option in (DIR, ONCE_PER) if is_socket else ():
+        if option.key in options:
+            raise UsageError(f"--via socket and --{option.flag} exclude each other: sockets keep no files")
+    for option in SKIP_LIMITS if is_socket else ():
+        if isinstance(options.get(option.key), int):
+            raise UsageError(f"--{option.flag} cannot count skips with --via socket (use a duration)")
 
 
 def read_variable(options: "Typed", option: "Option", environment: "Mapping[bytes, bytes]") -> None:

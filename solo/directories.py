@@ -1,27 +1,14 @@
 """Name -> directory: where names live, and which users are trusted to write there.
 
-The uid alone decides, never a variable of the session or what happens to be writable: cron, ssh, systemd and CI must
-agree.
+The uid alone decides, never a variable of the session or what happens to be writable: cron, ssh and CI must agree.
 """
 
 import posix
 from time import time
 
+from solo import kernel
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import (
-    DIRECTORY,
-    EINVAL,
-    ENOTDIR,
-    ENOTEMPTY,
-    EPERM,
-    IS_REGULAR,
-    SAFELY,
-    TYPE_MASK,
-    close,
-    create,
-    encode,
-    say_promptly,
-)
+from solo.kernel import DIRECTORY, EPERM, SAFELY, close, create, encode, say_promptly
 from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
 
 PRIVATE = 0o700
@@ -33,9 +20,7 @@ LONGEST = 2048  # bytes of a nested name, so that a path with it stays below PAT
 
 
 class Directory:
-    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, and without the execute bits
-    of files; `shared` with other users or not.
-    """
+    """An open directory. `path`: for messages; `mode`: of directories made in it, and without the execute bits of files."""
 
     def __init__(self, fd: int, path: str, mode: int, shared: bool) -> None:
         self.fd, self.path, self.mode, self.shared = fd, path, mode, shared
@@ -69,20 +54,17 @@ def find_home_place(uid: int) -> str:
     import pwd
 
     try:
-        home = pwd.getpwuid(uid).pw_dir.rstrip("/")
+        if home := pwd.getpwuid(uid).pw_dir.rstrip("/"):
+            return home + HOME_PLACE
     except KeyError:
-        home = ""
-    if not home:
-        from solo.text.remedies import explain_no_home
+        pass
+    from solo.text.remedies import explain_no_home
 
-        raise SoloError(explain_no_home(uid))
-    return home + HOME_PLACE
+    raise SoloError(explain_no_home(uid))
 
 
 def make_base(asked: "str | None", is_verbose: bool) -> Directory:
-    """Open the directory of all names, made if it is missing, and its parents too unless it was `asked` for. Raises
-    SoloError.
-    """
+    """Open the directory of all names, made if missing, and its parents too unless it was `asked` for. Raises SoloError."""
     path = find_base(asked)
     try:
         return open_base(path, asked)
@@ -152,8 +134,9 @@ def open_base(path: str, asked: object) -> Directory:
 
 
 def choose_mode(mode: int) -> int:
-    """Return the mode of names' directories below a base of `mode`: only users who can write in it share its names, as a
-    process that can open a ticket or a gate can also lock it.
+    """Return the mode of names' directories below a base of `mode`: only users who can write in it share its names.
+
+    For a process that can open a ticket or a gate can also lock it.
     """
     if not mode & (GROUP_WRITE | OTHER_WRITE):
         return PRIVATE
@@ -223,10 +206,7 @@ def open_or_make(place: Directory, part: str) -> Directory:
 
 
 def open_below(base: Directory, parts: "list[str]") -> Directory:
-    """Open the nested directory `parts` below `base`, and close `base`.
-
-    Raises SoloError, or FileNotFoundError if it is missing.
-    """
+    """Open the nested directory `parts` below `base`, and close `base`. Raises SoloError, FileNotFoundError."""
     place = base
     for part in parts:
         outer = place
@@ -251,9 +231,7 @@ def make_part(place: Directory, part: str) -> None:
 
 
 def make_for_group(place: Directory, part: str) -> None:
-    """Make the directory `part` with the group of `place`, which need not have the set-group-ID bit; and then give it its
-    name, so that other members can open it. Raises OSError.
-    """
+    """Make `part` with the group of `place`, which may lack the set-group-ID bit; only then give it its name. Raises OSError."""
     new = f".new.{posix.getpid()}.{time():.6f}"
     create(posix.mkdir, new, PRIVATE, dir_fd=place.fd)
     try:
@@ -268,7 +246,7 @@ def make_for_group(place: Directory, part: str) -> None:
         posix.rename(new, part, src_dir_fd=place.fd, dst_dir_fd=place.fd)
     except OSError as error:
         posix.rmdir(new, dir_fd=place.fd)
-        if error.errno in (ENOTDIR, ENOTEMPTY):
+        if error.errno in (kernel.ENOTDIR, kernel.ENOTEMPTY):
             raise FileExistsError from None
         if error.errno == EPERM:
             from solo.text.remedies import quote_path
@@ -330,8 +308,8 @@ def open_file(place: Directory, file: str, flags: int) -> int:
 
 def check_file(place: Directory, file: str, stat: posix.stat_result) -> None:
     """Raise OSError if `file` in `place` is not a regular file that only its user, root or the group can replace."""
-    if stat.st_mode & TYPE_MASK != IS_REGULAR:
-        raise OSError(EINVAL, "it is not a regular file")
+    if not kernel.is_regular(stat.st_mode):
+        raise OSError(kernel.EINVAL, "it is not a regular file")
     if place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
         from solo.text.remedies import explain_owner, quote_path
 

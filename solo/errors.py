@@ -11,10 +11,7 @@ LEASE_LOST, TIMED_OUT = 123, 124
 
 
 class SoloError(Exception):
-    """solo failed. The command of this call did not run, except with LeaseLost.
-
-    The text is the message for the user, `status` the exit status of solo.
-    """
+    """solo failed; only with LeaseLost did the command run. The text is for the user, `status` the exit status of solo."""
 
     status = 125
     is_loud = True  # False: --quiet and --busy-exit apply
@@ -59,10 +56,7 @@ class Unreachable(SoloError):
 
 
 class LeaseLost(SoloError):
-    """The command was ended, because the engine may have given the name to another contender.
-
-    Only solo.run() raises it.
-    """
+    """The command was ended: the engine may have given the name to another contender. Only solo.run() raises it."""
 
     status = LEASE_LOST
 

@@ -34,9 +34,9 @@ LEAST_PATIENCE = 1.0  # seconds, whatever is left of --wait: a last look needs t
 class Gate:
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
-    `boot` is the boot id of this machine, `fd` the descriptor of the gate or CLOSED. `deadline` is that of the
-    contender, FOREVER without --wait. `text` is what the gate said when it was last locked, with what we wrote since.
-    `number` and `mode` are those of our last ticket, the mode None for a waiting ticket; `ended` the skips that it ended.
+    `boot` is the boot id of this machine, `deadline` that of the contender, FOREVER without --wait. `text` is what the
+    gate said when it was last locked, with what we wrote since. `number` and `mode` are those of our last ticket, the
+    mode None for a waiting ticket; `ended` the skips that it ended.
     """
 
     def __init__(self, place: "Directory", boot: str) -> None:
@@ -51,10 +51,8 @@ class Gate:
     # --- the mutex ------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> "Gate":
-        """Lock and read the gate.
-
-        Raises SoloError if one process keeps it for GATE_PATIENCE, Busy if `deadline` comes first, Vanished without a
-        directory.
+        """Lock and read the gate. Raises SoloError if one process keeps it for GATE_PATIENCE, Busy if `deadline` comes
+        first, Vanished without a directory.
         """
         while True:
             if self.fd == CLOSED:
@@ -194,10 +192,7 @@ class Gate:
 
 
 def read_line(line: bytes) -> "int | None":
-    """Return the number on a line of the gate, None if the line is damaged."""
-    return int(line[:-1]) if line.endswith(b"\n") and is_number(line[:-1]) else None
-
-
-def is_number(digits: bytes) -> bool:
-    """Return whether that is a number of a ticket. All start with 0: their order is that of their texts."""
-    return len(digits) == DIGITS and digits[:1] == b"0" and digits.isdigit()
+    """Return the number on a line of the gate, None if the line is damaged. All start with 0: so texts sort as numbers."""
+    digits = line[:-1]
+    is_whole = len(digits) == DIGITS and digits[:1] == b"0" and digits.isdigit() and line.endswith(b"\n")
+    return int(digits) if is_whole else None

@@ -153,10 +153,7 @@ def descends_from(pid: int, ancestor: int) -> bool:
 
 
 def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
-    """Return our pid of (pid, start) in the origin `theirs`; 0 if it cannot be seen from here.
-
-    In our own pid namespace that is the pid itself, dead or alive.
-    """
+    """Return our pid of (pid, start) in `theirs`, in our own pid namespace dead or alive; 0 if it cannot be seen from here."""
     if theirs.boot != mine.boot:
         return 0
     if theirs.pid_namespace == mine.pid_namespace:

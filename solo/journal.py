@@ -7,19 +7,9 @@ history/rotation.py rotates a full journal; history/reader.py reads journals.
 import posix
 from time import monotonic, time
 
+from solo import journal_files as files
 from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
-from solo.journal_files import (
-    ENDED,
-    LARGEST,
-    REFUSED,
-    SIZE_LIMIT,
-    SKIPPED,
-    STARTED,
-    UNNOTIFIED,
-    make_place,
-    open_journal,
-    open_place,
-)
+from solo.journal_files import make_place, open_journal, open_place
 from solo.kernel import CLOSED, EFBIG, ENOSPC, close, encode
 from solo.record import quote, quote_words
 
@@ -35,10 +25,9 @@ WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason i
 
 
 class Journal:
-    """Writes the events of a launcher with this `record` to the journals of all its names.
+    """Writes the events of a launcher with this `record` to the journals of all its names, below `directory` (--dir).
 
-    `directory` is --dir; `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic
-    clock.
+    `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic clock.
     """
 
     title = "the journal"
@@ -61,31 +50,28 @@ class Journal:
             self.tokens = {name: format_token(run.named[name]) for name in self.record.shown_names}
             return self.start
 
-        self.append_all(STARTED, describe)
+        self.append_all(files.STARTED, describe)
 
     def ended(self, run: "Any") -> None:
-        """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was never executed.
-
-        `run.outcome` is TIMED_OUT, LEASE_LOST, or None if solo did not end it.
-        """
+        """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was never executed."""
         if run.process.is_refused:
             why = format_reason(f"{run.command[0]}: not executed")
-            return self.append_all(REFUSED, lambda: self.start + b" code=%d why=%b" % (run.code, why))
+            return self.append_all(files.REFUSED, lambda: self.start + b" code=%d why=%b" % (run.code, why))
         result = monotonic() - self.running_since, run.code, run.outcome == TIMED_OUT
         lost = b" lost=1" if run.outcome == LEASE_LOST else b""
-        self.append_all(ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost)
+        self.append_all(files.ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost)
 
     def refused(self, error: BaseException) -> None:
         """Write that nothing ran, because of `error`."""
         if not isinstance(error, SoloError):
             return
         result = monotonic() - self.waiting_since, error.status
-        event = SKIPPED if isinstance(error, Busy) else REFUSED
+        event = files.SKIPPED if isinstance(error, Busy) else files.REFUSED
         self.append_all(event, lambda: b" waited=%.3f code=%d why=" % result + format_reason(str(error)))
 
     def unnotified(self, reason: str) -> None:
         """Write that --notify failed, because of `reason`."""
-        self.append_all(UNNOTIFIED, lambda: b" why=" + format_reason(reason))
+        self.append_all(files.UNNOTIFIED, lambda: b" why=" + format_reason(reason))
 
     def append_all(self, event: bytes, describe: "Callable[[], bytes]") -> None:
         """Append a line to the journal of each name. Report an exception of any kind: the job must go on."""
@@ -123,8 +109,8 @@ class Journal:
             raise failed
 
     def write(self, name: str, event: bytes, line: bytes) -> None:
-        is_first = event == STARTED or not self.start
-        append((make_place if is_first else open_place)(self.directory, name), line, event != STARTED)
+        is_first = event == files.STARTED or not self.start
+        append((make_place if is_first else open_place)(self.directory, name), line, event != files.STARTED)
 
 
 def format_token(hold: "Any") -> bytes:
@@ -152,7 +138,7 @@ def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
     try:
         journal = open_journal(place)
         size = posix.fstat(journal).st_size
-        if size >= SIZE_LIMIT and may_rotate:
+        if size >= files.SIZE_LIMIT and may_rotate:
             from solo.history.rotation import rotate
 
             if rotate(place, journal):
@@ -160,7 +146,7 @@ def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
                 journal = CLOSED
                 journal = open_journal(place)
                 size = posix.fstat(journal).st_size
-        if size >= LARGEST:
+        if size >= files.LARGEST:
             raise OSError(EFBIG, "it is full and cannot be renamed")
         if size and posix.pread(journal, 1, size - 1) != b"\n":
             line = b"\n" + line  # a full disk or a power loss tore the line before

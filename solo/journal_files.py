@@ -6,18 +6,8 @@ after a boot. In a sticky directory each user has a private folder, which no oth
 
 import posix
 
-from solo.directories import (
-    PRIVATE,
-    STICKY,
-    Directory,
-    find_base,
-    make_directory,
-    open_base,
-    open_below,
-    open_file,
-    open_parts,
-    split_name,
-)
+from solo import directories
+from solo.directories import PRIVATE, STICKY, Directory, open_base
 from solo.kernel import close
 from solo.options import ROOT_PLACE
 
@@ -31,11 +21,8 @@ UNNOTIFIED = b"unnotified"  # not of a run: --notify failed
 
 
 def find_journals(directory: "str | None", *names: str) -> "tuple[str, list[str], bool]":
-    """Return (path, directories below it, whether other users may write there) of the journal of one name, or of all.
-
-    `directory` is --dir.
-    """
-    path, parts = find_base(directory), [part for name in names for part in split_name(name)]
+    """Return (path, parts below it, whether other users may write there) of the journal of one name, or of all."""
+    path, parts = directories.find_base(directory), [part for name in names for part in directories.split_name(name)]
     is_roots = not posix.geteuid() and (path == ROOT_PLACE or directory and is_same(path, ROOT_PLACE))
     return (DURABLE_PLACE, parts, False) if is_roots else (path, [FOLDER, *parts], bool(directory))
 
@@ -55,10 +42,10 @@ def make_place(directory: "str | None", *names: str) -> Directory:
     try:
         base = open_base(path, may_be_shared)
     except FileNotFoundError:
-        make_directory(path)
+        directories.make_directory(path)
         base = open_base(path, may_be_shared)
     try:
-        return open_parts(*choose_own(base, parts))
+        return directories.open_parts(*choose_own(base, parts))
     finally:
         close(base.fd)
 
@@ -66,14 +53,11 @@ def make_place(directory: "str | None", *names: str) -> Directory:
 def open_place(directory: "str | None", *names: str) -> Directory:
     """Open the same directory without making anything. Raises SoloError, or FileNotFoundError if it is missing."""
     path, parts, may_be_shared = find_journals(directory, *names)
-    return open_below(*choose_own(open_base(path, may_be_shared), parts))
+    return directories.open_below(*choose_own(open_base(path, may_be_shared), parts))
 
 
 def choose_own(base: Directory, parts: "list[str]") -> "tuple[Directory, list[str]]":
-    """Return `base` and `parts`, or in a sticky directory those of this user's own folder.
-
-    Other users could write into a common folder there, or lock its journals.
-    """
+    """Return `base` and `parts`; in a sticky directory, where others could write or lock, those of this user's own folder."""
     if not base.mode & STICKY:
         return base, parts
     return Directory(base.fd, base.path, PRIVATE, False), [f"{FOLDER}.{posix.geteuid()}", *parts[1:]]
@@ -81,4 +65,4 @@ def choose_own(base: Directory, parts: "list[str]") -> "tuple[Directory, list[st
 
 def open_journal(place: Directory) -> int:
     """Open the journal in `place`, made if it is missing. Raises OSError."""
-    return open_file(place, JOURNAL, posix.O_RDWR | posix.O_APPEND)
+    return directories.open_file(place, JOURNAL, posix.O_RDWR | posix.O_APPEND)

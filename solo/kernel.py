@@ -1,7 +1,4 @@
-"""System calls that need more than one line of Python, one small function each. They raise OSError without a message.
-
-`posix` instead of `os`: importing os costs a millisecond, and posix works on bytes.
-"""
+"""System calls that need more than one line of Python, one small function each. They raise OSError without a message."""
 
 import _signal
 import fcntl
@@ -46,6 +43,10 @@ program: "int | None" = None  # the descriptor of the file that modules are impo
 blocker: "Any" = None  # api/blocking.py: alarms as of `wait` do not suit the threads of a user's program
 
 
+def is_regular(mode: int) -> bool:
+    return mode & TYPE_MASK == IS_REGULAR
+
+
 def occupy_standard_descriptors() -> None:
     """Open those of descriptors 0 to 2 that are closed, but not for the command: a ticket must not become stderr."""
     while posix.open("/", DIRECTORY) <= 2:
@@ -80,11 +81,7 @@ def wait_lock(fd: int, mode: int, deadline: float, lock: "Callable[[int, int], o
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
     """Block until nothing conflicts with a shared flock(2) on `fd`, which may then be locked. False after `deadline`."""
-    if deadline <= monotonic():
-        return try_lock(fd, fcntl.LOCK_SH)
-    if blocker is not None:
-        return bool(blocker.wait_unlocked(fd, deadline))
-    return wait(lambda: fcntl.flock(fd, fcntl.LOCK_SH), deadline)
+    return wait_lock(fd, fcntl.LOCK_SH, deadline)
 
 
 def wait_poll(poller: "poll", deadline: float) -> bool:
@@ -141,9 +138,7 @@ def wait(block: "Callable[[], object]", deadline: float) -> bool:
 
 
 def block_wake_signal() -> "set[Any] | None":
-    """Block the wake signal until `restore_mask`, and return the mask for that; None in a user's program, whose signals
-    are not ours.
-    """
+    """Block the wake signal. Return the mask for `restore_mask`; None in a user's program, whose signals are not ours."""
     return _signal.pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL}) if blocker is None else None
 
 
@@ -262,9 +257,7 @@ def list_descriptors() -> "set[int]":
 
 
 def escape(text: str) -> str:
-    """Return the text of all that solo prints or logs: unprintable characters, and bytes that are not UTF-8, become
-    Python escapes, like \\x1b.
-    """
+    """Return the text with Python escapes, like \\x1b, for unprintable characters and bytes that are not UTF-8."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1].replace("\\udc", "\\x") for letter in text)

@@ -15,18 +15,14 @@ UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
 
 class Kind:
-    """One kind of value.
-
-    `read(flag, text)` returns the value, and raises UsageError. `completes` names what the shells offer for it, see
+    """`read(flag, text)` returns a value, and raises UsageError. `completes` names what the shells offer for it, see
     packaging/tables.py. `sample` is a value that is valid beside every other option, for the tests.
     """
 
     __slots__ = ("completes", "read", "sample")
 
     def __init__(self, read: "Callable[[str, str], object]", completes: str = "nothing", sample: str = "") -> None:
-        self.read = read
-        self.completes = completes
-        self.sample = sample
+        self.read, self.completes, self.sample = read, completes, sample
 
 
 def read_flag(flag: str, text: str) -> bool:

@@ -32,7 +32,7 @@ ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) accepts
 
 
 def run(typed: "Typed", command: "list[str]", listeners: "list[Any]") -> None:
-    """Guard `command` (a list of str) as the options `typed` say, and end as it ends. Raises SoloError if nothing ran.
+    """Guard `command` as the options `typed` say, and end as it ends. Raises SoloError if nothing ran.
 
     The caller notifies its `listeners` of a refusal; all other events reach them from here.
     """
@@ -153,10 +153,8 @@ class Run:
         if plan.locks_files:
             from solo.contention.flocks import lock_files
 
-            watch, umask = acquire.make_watch(plan, plan.file_deadline), self.inherited.umask
-            acquire.acquire_further(
-                self.names[0], self.named, lambda: lock_files(plan, plan.claim.mode, umask, watch, holds)
-            )
+            words = plan, plan.claim.mode, self.inherited.umask, acquire.make_watch(plan, plan.file_deadline), holds
+            acquire.acquire_further(self.names[0], self.named, lambda: lock_files(*words))
         if self.remote is not None:
             self.acquire_remote(self.remote)
         elif self.once is not None:
@@ -178,9 +176,8 @@ class Run:
         """Start the command. Raises SoloError if it did not start."""
         assert self.starter
         try:
-            self.process = self.starter.start(
-                self.holds, acquire.make_variables(self.names, self.named), self.termination
-            )
+            variables = acquire.make_variables(self.names, self.named)
+            self.process = self.starter.start(self.holds, variables, self.termination)
         except OSError as error:
             raise SoloError(f"{self.names[0]}: cannot start {self.command[0]}: {error.strerror}") from None
 
@@ -204,10 +201,9 @@ class Run:
         self.notify("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
-        supervise.close_descriptors(
-            [*kept, 2] if self.termination is not None and self.termination.may_end else kept,
-            None if self.remote is None else self.remote.inherited_descriptors,
-        )
+        if self.termination is not None and self.termination.may_end:
+            kept.append(2)
+        supervise.close_descriptors(kept, None if self.remote is None else self.remote.inherited_descriptors)
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
         self.status = supervise.wait(self.process)

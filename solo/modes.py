@@ -14,23 +14,18 @@ EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, SLOTS = MODES = ("X", "S", "
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 INTENTION = {EXCLUSIVE: INTEND_EXCLUSIVE, SHARED: INTEND_SHARED, SLOTS: INTEND_EXCLUSIVE}
 
-COMPATIBLE = frozenset(
-    (
-        (SHARED, SHARED),
-        (SHARED, INTEND_SHARED),
-        (INTEND_SHARED, SHARED),
-        (INTEND_EXCLUSIVE, INTEND_EXCLUSIVE),
-        (INTEND_EXCLUSIVE, INTEND_SHARED),
-        (INTEND_SHARED, INTEND_EXCLUSIVE),
-        (INTEND_SHARED, INTEND_SHARED),
-        (SLOTS, SLOTS),
-    )
-)
+COMPATIBLE = {
+    EXCLUSIVE: (),
+    SHARED: (SHARED, INTEND_SHARED),
+    INTEND_EXCLUSIVE: INTENTIONS,
+    INTEND_SHARED: (SHARED, *INTENTIONS),
+    SLOTS: (SLOTS,),
+}
 # Each mode and the weaker ones: a holder that conflicts with a weaker mode conflicts with the mode too.
 NO_STRONGER = {
     EXCLUSIVE: MODES,
     SHARED: (SHARED, INTEND_SHARED),
-    INTEND_EXCLUSIVE: (INTEND_EXCLUSIVE, INTEND_SHARED),
+    INTEND_EXCLUSIVE: INTENTIONS,
     INTEND_SHARED: (INTEND_SHARED,),
     SLOTS: (SLOTS,),
 }
@@ -42,9 +37,7 @@ class Claim:
     __slots__ = ("mode", "slots", "take")
 
     def __init__(self, mode: str, slots: int = 1, take: int = 1) -> None:
-        self.mode = mode
-        self.slots = slots
-        self.take = take
+        self.mode, self.slots, self.take = mode, slots, take
 
 
 def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
@@ -53,7 +46,7 @@ def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
     All of them must end first; but if wanted and the first of them are for slots, one may be enough. The limit for all
     is the smallest number of slots in any claim.
     """
-    conflicts = [at for at, claim in enumerate(held) if (wanted.mode, claim.mode) not in COMPATIBLE]
+    conflicts = [at for at, claim in enumerate(held) if claim.mode not in COMPATIBLE[wanted.mode]]
     if conflicts or wanted.mode != SLOTS:
         return conflicts
     limit = min([claim.slots for claim in held], default=wanted.slots)
@@ -63,10 +56,7 @@ def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
 
 
 def allot_slots(wanted: Claim, taken: "Iterable[tuple[int, int]]") -> "list[tuple[int, int]]":
-    """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`.
-
-    Empty unless it is for slots.
-    """
+    """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`; [] without slots."""
     if wanted.mode != SLOTS:
         return []
     free, at = [], 0

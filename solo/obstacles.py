@@ -1,5 +1,4 @@
-"""Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds that conflict with
-its claim.
+"""Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds that conflict.
 
 The gate is locked while these functions run, as they remove dead tickets; but for `list_holds` and `list_living`, which
 remove nothing. They return open tickets, which the caller closes; these two return closed ones.
@@ -7,6 +6,7 @@ remove nothing. They return open tickets, which the caller closes; these two ret
 
 import posix
 
+from solo.errors import Busy
 from solo.identity import walk_parents
 from solo.modes import EXCLUSIVE, Claim, allot_slots, find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT, UNPUBLISHED, UNSEEN
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def find_obstacles(
     queue: "Queue", record: "Record", waiting: "Ticket | None", policy: "Policy | None" = None
 ) -> "tuple[list[Ticket], list[tuple[int, int]]]":
-    """Return the nearest waiter before our ticket `waiting` that the `policy` does not ignore, else the conflicting holds;
-    and our slots if there are neither. Removes the dead tickets it finds. Raises SoloError.
+    """Return the nearest waiter before `waiting`, ours, that the `policy` does not ignore, else the conflicting holds; and
+    our slots if there are neither. Removes the dead tickets it finds. Raises SoloError.
     """
     files = queue.list_files() if waiting is None else queue.list_files(waiting.file)
     for file in files:
@@ -43,9 +43,7 @@ def find_obstacles(
 
 
 def find_conflicting_holds(queue: "Queue", claim: Claim) -> "tuple[list[Ticket], list[tuple[int, int]]]":
-    """Return the live holds that conflict with `claim`, oldest first, the first of them open; then the slots it gets if
-    there are none.
-    """
+    """Return the live holds that conflict with `claim`, oldest first, the first open; and its slots if there are none."""
     holds = find_holds(queue)
     conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
     if not conflicts:
@@ -133,6 +131,20 @@ def read_claim(ticket: "Ticket") -> Claim:
     """Return the claim of a live ticket; exclusive if its record cannot be read."""
     record = ticket.read_record()
     return record.claim if record else Claim(EXCLUSIVE)
+
+
+def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Busy:
+    """Count a skip and return what to raise for it, with the text still missing. Closes the obstacles."""
+    nearest = obstacles[0].read_record()
+    close_all(obstacles)
+    holds, _ = find_conflicting_holds(queue, record.claim)
+    first = holds[0].record if holds else nearest
+    busy = Busy()
+    busy.skips = queue.gate.count_skip(record.claim.mode)
+    busy.since = first.since if first else None
+    busy.tickets = holds or obstacles
+    close_all(holds)
+    return busy
 
 
 def close_all(tickets: "Iterable[Ticket]") -> None:

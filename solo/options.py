@@ -31,39 +31,19 @@ class Option:
         "excludes", "flag", "group", "help", "key", "keyword", "kind", "many", "metavar", "needs", "part", "short", "text",
         "title", "variable",
     )
-    # fmt: on
 
     def __init__(
-        self,
-        flag: str,
-        short: "str | None",
-        kind: kinds.Kind,
-        metavar: "str | None",
-        group: str,
-        help: str,
-        text: str = "",
-        many: bool = False,
-        variable: "str | None" = None,
-        needs: "tuple[str, ...]" = (),
-        excludes: "tuple[str, ...]" = (),
-        keyword: "str | None" = "",
-        part: "Option | None" = None,
+        self, flag: str, short: "str | None", kind: kinds.Kind, metavar: "str | None", group: str, help: str, text: str = "",
+        many: bool = False, variable: "str | None" = None, needs: "tuple[str, ...]" = (), excludes: "tuple[str, ...]" = (),
+        keyword: "str | None" = "", part: "Option | None" = None,
     ) -> None:
-        self.flag = flag
+        # fmt: on
+        self.flag, self.short, self.kind, self.metavar, self.group, self.help = flag, short, kind, metavar, group, help
+        self.text, self.many, self.variable, self.part = text or f"{help}.", many, variable, part
+        self.needs, self.excludes = needs, excludes
         self.title = f"--{flag}"  # in messages
         self.key = flag.replace("-", "_")
-        self.short = short
-        self.kind = kind
-        self.metavar = metavar
-        self.group = group
-        self.help = help
-        self.text = text or f"{help}."
-        self.many = many
-        self.variable = variable
-        self.needs = needs
-        self.excludes = excludes
         self.keyword = self.key if keyword == "" else keyword
-        self.part = part
         if part is not None:
             part.title = f"{part.metavar} of --{flag}"
             part.needs = (flag,)
@@ -159,8 +139,10 @@ LAUNCHER_OPTIONS = (
     LOUD_AFTER, TIMEOUT, KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, SYSLOG, NOTIFY, VERBOSE, EXPLAIN, HELP,
     VERSION,
 )
-PARTS = tuple([option.part for option in LAUNCHER_OPTIONS if option.part is not None])
 # fmt: on
+PARTS = tuple([option.part for option in LAUNCHER_OPTIONS if option.part is not None])
+EVERY_OPTION = (*LAUNCHER_OPTIONS, *PARTS)
+SKIP_LIMITS = (LOUD_AFTER, REPLACE_AFTER)
 
 # A run compares its first word with these; commands/table.py has a line about each.
 SUBCOMMAND_NAMES = ("list", "show", "wait", "stop", "hold", "release", "history", "metrics", "top", "clean", "doctor")

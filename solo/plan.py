@@ -1,7 +1,4 @@
-"""The plan of one guarded run: each typed option, resolved once to its meaning.
-
-Below `launcher.run` nothing reads the options.
-"""
+"""The plan of one guarded run: each typed option, resolved once. Below `launcher.run` nothing reads the options."""
 
 import posix
 from time import monotonic
@@ -12,7 +9,7 @@ from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER, NO_WAIT
 from solo.kinds import FLAG
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
-from solo.options import FILE, LAUNCHER_OPTIONS, LOCAL_BACKENDS, PARTS, SOCKET
+from solo.options import EVERY_OPTION, FILE, LOCAL_BACKENDS, SOCKET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ KILL_AFTER = 10.0  # seconds
 
 
 class Plan:
-    """The options of LAUNCHER_OPTIONS and PARTS by their keys, a flag as a bool, an option that was not typed as None; and more.
+    """The options by their keys, a flag as a bool, an option that was not typed as None; and more.
 
     `names`: all names, once each; made from the command if none was typed, `is_generated`; `command`: its words. `claim`: the mode,
     slots and take. `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the
@@ -31,21 +28,6 @@ class Plan:
     lock. `dir`: absolute, or None for the default. `kill_after`: with its default; `grace`: as typed or None, since a
     lease has another default. `tree_grace`: `kill_after` with --tree, else None.
     """
-
-    __slots__ = (
-        *[option.key for option in (*LAUNCHER_OPTIONS, *PARTS)],
-        "claim",
-        "command",
-        "deadline",
-        "file_deadline",
-        "grace",
-        "is_generated",
-        "is_remote",
-        "is_socket",
-        "locks_files",
-        "names",
-        "tree_grace",
-    )
 
     if TYPE_CHECKING:
         dir: str | None
@@ -58,12 +40,8 @@ class Plan:
     def __init__(
         self, typed: "dict[str, object]", command: "Sequence[str]" = (), environment: "dict[bytes, bytes] | None" = None
     ) -> None:
-        """Resolve `typed`, as argv.py reads it.
-
-        Raises UsageError, NotFound, NotExecutable; SoloError without a working directory.
-        """
-        for option in (*LAUNCHER_OPTIONS, *PARTS):
-            setattr(self, option.key, typed.get(option.key, False if option.kind is FLAG else None))
+        """Resolve `typed`, as argv.py reads it. Raises UsageError, NotFound, NotExecutable, SoloError."""
+        vars(self).update({option.key: False if option.kind is FLAG else None for option in EVERY_OPTION}, **typed)
         self.command = command
         self.grace = self.kill_after
         if self.kill_after is None:
@@ -93,9 +71,8 @@ def make_absolute(path: str) -> str:
     try:
         return path if path[:1] == "/" else f"{posix.getcwd()}/{path}"
     except OSError as error:
-        raise SoloError(
-            f"cannot find {path} from the working directory: {error.strerror} (give an absolute path)"
-        ) from None
+        reason = f"{error.strerror} (give an absolute path)"
+        raise SoloError(f"cannot find {path} from the working directory: {reason}") from None
 
 
 def choose_claim(plan: Plan) -> Claim:

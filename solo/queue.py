@@ -23,15 +23,7 @@ from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.identity import read_stat
 from solo.kernel import FOREVER, NO_WAIT, block_wake_signal, is_woken, restore_mask
 from solo.modes import EXCLUSIVE, SLOTS, find_conflicts
-from solo.obstacles import (
-    close_all,
-    find_conflicting_holds,
-    find_holds,
-    find_obstacles,
-    find_own_ancestors,
-    list_holds,
-    read_claim,
-)
+from solo.obstacles import close_all, find_holds, find_obstacles, find_own_ancestors, make_busy, read_claim
 from solo.tickets import HOLD, SEAT
 
 TYPE_CHECKING = False
@@ -50,14 +42,12 @@ class Attempt:
     """One contender on its way to a hold on the name of `queue`, for a command whose `record` has its claim.
 
     `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other
-    waiters. `starter` starts our command: at the head of the queue the handoff to it is prepared. An exclusive hold
-    then keeps the waiting ticket before it until finish_handoff: the next waiter looks again when our command has
-    started.
+    waiters. `starter` starts our command: at the head of the queue it forks it. An exclusive hold then keeps the
+    waiting ticket before it until finish_handoff: the next waiter looks again when our command has started.
 
-    `state` is one of NEW, WAITING, HEAD. `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the
-    tickets in its way at the latest look, `passed` those of the look before it. `newest` is the last waiter, found
-    without listing the directory; `is_late` whether the deadline had passed at the latest look, `is_joining` whether it
-    joined the queue then. `mask` is the signal mask from before the wake signal was blocked.
+    `state` is one of NEW, WAITING, HEAD. `waiting` is its waiting ticket, then `hold` its hold. At the latest look,
+    `obstacles` were the tickets in its way, `is_late` whether the deadline had passed, `is_joining` whether it joined
+    the queue. `mask` is the signal mask from before the wake signal was blocked.
     """
 
     def __init__(
@@ -75,10 +65,8 @@ class Attempt:
         self.state = NEW
         self.hold: Ticket | None = None
         self.waiting: Ticket | None = None
-        self.newest: Ticket | None = None
         self.mask: set[int] | None = None
         self.obstacles: list[Ticket] = []
-        self.passed: list[Ticket] = []
         self.is_late = self.is_joining = False
 
     def acquire(self) -> "Ticket":
@@ -112,7 +100,6 @@ class Attempt:
         """Close and release everything but the hold."""
         self.queue.gate.deadline = FOREVER
         close_all(self.obstacles)
-        close_all(self.passed)
         self.release_waiting()
         if self.mask is not None:
             restore_mask(self.mask)
@@ -125,17 +112,9 @@ class Attempt:
             is_published = self.look_and_publish()
         if not is_published or self.hold is not None:
             return
-        if self.newest is not None:  # the directory was not listed: do it now, while nobody waits for us
-            self.newest = None
-            self.refuse_own_ancestors(list_holds(self.queue))
         self.refuse_deadlock()
-        self.begin_handoff()
-        if self.state is WAITING and self.obstacles[0].is_hold:
-            self.state = HEAD
-            if self.queue.handoff is not None:
-                self.queue.handoff.prepare(self.record, self.policy)
-                return  # look again now: it copies the pages that the fork shares, before our turn
-        self.wait()
+        if not self.prepare_handoff():
+            self.wait()  # else look again now: it copies the pages that the fork shares, before our turn
 
     def look_and_publish(self) -> bool:
         """Look, then publish our hold or our waiting ticket if there is none yet. Gate locked.
@@ -160,25 +139,16 @@ class Attempt:
 
     def look(self) -> None:
         """Find the tickets in our way, and the slots for us if there are none. Gate locked."""
-        close_all(self.passed)
-        self.passed, self.obstacles, self.newest = self.obstacles, [], None
-        if self.queue.handoff is not None and self.queue.handoff.is_free(self.passed):
-            return
+        close_all(self.obstacles)
         self.is_late = monotonic() >= self.deadline
-        if self.state is NEW and self.policy is None and not self.is_late:
-            self.newest = self.queue.find_newest_waiting()
-        if self.newest is not None:
-            self.obstacles, self.record.slot = [self.newest], []
-        else:
-            self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, self.policy)
+        self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, self.policy)
 
     def leave_queue(self) -> None:
-        """Give up our waiting ticket now that we have the hold; with a handoff, once our command has started."""
+        """Give up our waiting ticket now that we have the hold; an exclusive one once our command has started."""
         if self.record.claim.mode != EXCLUSIVE:
             self.release_waiting()  # others may run beside us: our waiting ticket would make them busy
-        elif self.queue.handoff is not None:
-            self.queue.handoff.keep(self.waiting, self.passed)
-            self.waiting, self.passed = None, []
+        elif self.starter is not None:
+            self.queue.kept, self.waiting = self.waiting, None
 
     def release_waiting(self) -> None:
         waiting, self.waiting = self.waiting, None
@@ -187,8 +157,7 @@ class Attempt:
 
     def join_queue(self) -> bool:
         """Publish our waiting ticket, unless there is one. Raises Busy if we may not wait, or no longer."""
-        close_all(self.passed)
-        if self.state is NEW and self.newest is None:
+        if self.state is NEW:
             self.refuse_own_ancestors(find_holds(self.queue, 0))
         if self.policy is not None:
             self.deadline = self.policy.choose_deadline(self.queue, self.record, self.deadline)
@@ -229,16 +198,19 @@ class Attempt:
 
             refuse_deadlock(self.queue, self.record, self.waiting)
 
-    def begin_handoff(self) -> None:
-        """Load what prepares the handoff, once and before we wait. Ignore a failure: it only saves time."""
-        starter, self.starter = self.starter, None
-        if starter is not None:
-            try:
-                from solo.contention.handoff import Handoff
+    def prepare_handoff(self) -> bool:
+        """Load what forks our command in advance; at the head of the queue fork it, once. Return whether that was now."""
+        try:
+            if self.starter is not None and self.state is WAITING:
+                from solo.contention.handoff import fork_early
 
-                self.queue.handoff = Handoff(self.queue, starter)
-            except (OSError, ImportError):
-                pass
+                if self.obstacles[0].is_hold:
+                    self.state = HEAD
+                    fork_early(self.starter)
+                    return True
+        except (OSError, ImportError):
+            pass  # it only saves time
+        return False
 
     def wait(self) -> None:
         """Block until the tickets in our way may have changed, or the deadline, or the policy has something to do."""
@@ -262,8 +234,7 @@ def may_release(record: "Record") -> bool:
 def make_block(record: "Record", obstacles: "list[Ticket]") -> "Block":
     """Return a function that blocks until an obstacle may have left, True, or until its deadline, False.
 
-    Any one of several that hold slots may make room for us. Otherwise all of them must end: wait for one after the
-    other.
+    Any one of several that hold slots may make room for us. Else all must end: wait for one after the other.
     """
     if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == SLOTS:
         from solo.process.watch import wait_any
@@ -275,17 +246,3 @@ def make_block(record: "Record", obstacles: "list[Ticket]") -> "Block":
 def wait_silently(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
     """A `watch` that shows nothing."""
     return block(look_again)
-
-
-def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Busy:
-    """Count a skip and return what to raise for it, with the text still missing. Closes the obstacles. Gate locked."""
-    nearest = obstacles[0].read_record()
-    close_all(obstacles)
-    holds, _ = find_conflicting_holds(queue, record.claim)
-    first = holds[0].record if holds else nearest
-    busy = Busy()
-    busy.skips = queue.gate.count_skip(record.claim.mode)
-    busy.since = first.since if first else None
-    busy.tickets = holds or obstacles
-    close_all(holds)
-    return busy

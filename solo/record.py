@@ -1,9 +1,8 @@
 """Text <-> record: what a ticket says about its owner. Pure.
 
-A record is lines of `key value`, the last of them `uptime` and `since`, then a line of blanks that reserves the place of
-the closing lines. Once the command's process is known, and before its exec, one write replaces the two and the blanks
-with the closing lines. So a record without them means that the command never started. A record in neither form is damaged, and
-read as None.
+A record is lines of `key value`, the last of them `uptime` and `since`, then blanks. Once the command's process is known, and
+before its exec, one write replaces those two and the blanks with the closing lines: a record without them means that the
+command never started. A record in neither form is damaged, and read as None.
 """
 
 from solo.identity import Origin
@@ -29,20 +28,17 @@ LATEST = 1 << 37  # seconds since the epoch: about the year 6300; every library 
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()
 
-last_names: "tuple[bytes, list[str]]" = b"", []  # of the last record: their text, and what it says
-
 
 class Record:
     """The text of a ticket, which describes its owner.
 
-    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command
-    started. `claim` is the claim on this name, one of those needed for all of `names`; solo made these from the
-    command if `is_generated`. `slot` lists its slots as
-    (first, last). `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the
-    command. `since` is when the ticket was made and, once `child` is known, when the command started, in seconds
-    since the epoch; `uptime` is the same on the boot clock, or None. `command` is a list of bytes. `via` is the engine
-    that keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once
-    it is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
+    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command started.
+    `claim` is the claim on this name, one of those needed for all of `names`; solo made these from the command if
+    `is_generated`. `slot` lists its slots as (first, last). `tree` is None, or with --tree the seconds between SIGTERM
+    and SIGKILL for descendants. `since` is when the ticket was made and, once `child` is known, when the command
+    started, in seconds since the epoch; `uptime` is the same on the boot clock, or None. `via` is the engine that
+    keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once it
+    is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
     `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note, or "". `retained` are the numbers of
     the holds that a program keeps while this ticket waits, None of a launcher: all.
     """
@@ -141,7 +137,7 @@ def format_since(record: Record) -> bytes:
 
 
 def format_start(record: Record, child: "Process") -> bytes:
-    """Return the text that replaces the end of a record, from the clocks on, when its command starts."""
+    """Return the text that replaces the end of a record when its command starts, from the clocks on."""
     return format_since(record) + format_closing(child)
 
 
@@ -167,12 +163,12 @@ def parse_record(data: bytes) -> "Record | None":
         )
         launcher, uid, claim = parse_process(fields[b"launcher"]), int(fields[b"uid"]), parse_claim(fields)
         words = [unquote(word) for word in fields[b"command"].split(b" ")]
-        record = Record(launcher, origin, uid, claim, parse_names(fields[b"names"]), words)
+        names = [decode(unquote(name)) for name in fields[b"names"].split(b" ")]
+        record = Record(launcher, origin, uid, claim, names, words)
         record.tree, record.since = parse_tree(fields[b"tree"].decode()), parse_since(fields[b"since"])
         record.child = parse_closing(tail)
         record.is_timed, record.is_generated = b"timed" in fields, b"generated" in fields
-        if b"slot" in fields:
-            record.slot = [parse_range(text) for text in fields[b"slot"].split()]
+        record.slot = [parse_range(text) for text in fields.get(b"slot", b"").split()]
         if b"via" in fields:
             record.via = decode(unquote(fields[b"via"]))
         if b"keep" in fields:
@@ -188,16 +184,6 @@ def parse_record(data: bytes) -> "Record | None":
         return record
     except (ValueError, KeyError, OverflowError):
         return None
-
-
-def parse_names(text: bytes) -> "list[str]":
-    """Return the names. Cache the last result: a run of a thousand names has a thousand records with the same line."""
-    global last_names
-    last, names = last_names
-    if text != last:  # not a dict: it would compute the hash of each text
-        names = [decode(unquote(name)) for name in text.split(b" ")]
-        last_names = text, names
-    return names
 
 
 def parse_claim(fields: "dict[bytes, bytes]") -> Claim:

@@ -52,9 +52,7 @@ class InheritedState:
         self.ignored = read_parents_ignored()
 
     def take_signals(self) -> None:
-        """Block every signal, for sigwaitinfo(2), and undo what Python did to two of them: here and not in the child, as
-        a nested solo reads its parent's dispositions in /proc.
-        """
+        """Block every signal, for sigwaitinfo(2), and undo what Python did to two: a nested solo reads that in /proc."""
         _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
         for signal in CHANGED_BY_PYTHON:
             if not self.ignored >> signal - 1 & 1:
@@ -108,9 +106,9 @@ class Child:
     """The command's process. `pid` is safe to signal until it is reaped; `status` is that of waitpid(2), None until
     then. `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
 
-    `termination` enforces the time limit and ends descendants; None without either. `is_refused`: it failed before it
-    executed the command. `stopped_by` is the signal that stopped it, or 0; `got_stop` whether the launcher has got such
-    a signal as well, `was_stopped` whether it has stopped with it, and not seen SIGCONT yet.
+    `termination` enforces the time limit and ends descendants; None without either. `is_refused`: it failed before its
+    exec. `stopped_by` is the signal that stopped it, or 0; `got_stop` whether the launcher has got such a signal as
+    well, `was_stopped` whether it has stopped with it, and not seen SIGCONT yet.
     """
 
     def __init__(self, pid: int, start: int, go: int) -> None:
@@ -123,10 +121,8 @@ class Child:
 
 class Starter:
     """Starts the command from its `path`, `words` (argv), `environment` and `inherited` state. `die_with` makes a process
-    die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or None.
-
-    `child` is the forked command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py,
-    or None.
+    die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or None. `child` is the forked
+    command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py, or None.
     """
 
     def __init__(
@@ -252,8 +248,9 @@ def send_go(go: int, message: bytes) -> None:
 
 
 def wait_go(ready: int, spins: int = SPINS) -> "list[bytes] | None":
-    """Return the variables in the go message, in the child; None if the launcher died. Spin briefly first: waking another
-    core can take 1 ms.
+    """Return the variables in the go message, in the child; None if the launcher died.
+
+    Spin briefly first: waking another core can take 1 ms.
     """
     message = b""
     while not message.endswith(GO):

@@ -35,11 +35,10 @@ KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
 def go_on_in_child() -> None:
-    """As process 1 of a pid namespace, as of a container, return in a child, and there forward signals, reap orphans, and
-    exit as the child. Raises SoloError.
+    """As process 1 of a pid namespace, return in a child; in process 1 forward signals, reap orphans, and exit as the child.
 
     Process 1 can be no launcher: for it, the kernel discards all signals without a handler, also SIGKILL from its
-    namespace or from the timer of a lease.
+    namespace or from the timer of a lease. Raises SoloError.
     """
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
     disposition = _signal.signal(SIGCHLD, SIG_DFL)  # after the fork it would discard the SIGCHLD of a short run
@@ -58,11 +57,10 @@ def go_on_in_child() -> None:
 def close_descriptors(kept: "list[int]", candidates: "set[int] | None" = None) -> None:
     """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its reader waiting."""
     kept = [*kept, *find_locked(kept)]
-    if candidates is not None:
-        for fd in candidates.difference(kept, (kernel.program,)):
-            close(fd)
-        return
-    close_all_but(kept)
+    if candidates is None:
+        close_all_but(kept)
+    for fd in candidates.difference(kept, (kernel.program,)) if candidates else ():
+        close(fd)
 
 
 def leave_directory() -> None:
@@ -181,10 +179,8 @@ def note_stop(info: "struct_siginfo", child: Child) -> None:
 
 
 def stop_too(child: Child) -> None:
-    """Stop the launcher as the command was stopped, so that the shell notices.
-
-    Do nothing if only the command got the signal and there is no terminal: a SIGCONT for the command alone would leave
-    the launcher stopped, with the name held.
+    """Stop the launcher as the command was stopped, so that the shell notices. Not without a terminal if only the command
+    got the signal: a SIGCONT for the command alone would leave the launcher stopped, with the name held.
     """
     info = _signal.sigtimedwait({SIGCHLD, SIGCONT}, STOP_DELAY)
     if info is not None:
@@ -209,8 +205,7 @@ def stop_too(child: Child) -> None:
 def send_stop(signal: int) -> bool:
     """Send the blocked stop signal to the launcher itself. Return whether a SIGCONT came before it or meanwhile.
 
-    A stop signal discards a pending SIGCONT, so a handler takes SIGCONT here. The handler stays: to reset it would
-    discard a pending SIGCONT too.
+    A stop signal discards a pending SIGCONT, so a handler takes it here. It stays: to reset it would discard one too.
     """
     arrived = []
     _signal.signal(SIGCONT, lambda *_: arrived.append(SIGCONT))

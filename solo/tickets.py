@@ -4,31 +4,19 @@ import posix
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import time
 
+from solo import kernel
 from solo.directories import STICKY, explain
 from solo.errors import SoloError
-from solo.gate import DIGITS, LARGEST, Gate, is_number
+from solo.gate import DIGITS, LARGEST, Gate
 from solo.identity import is_alive, read_uptime
-from solo.kernel import (
-    CLOSED,
-    EINVAL,
-    IS_REGULAR,
-    SAFELY,
-    TYPE_MASK,
-    close,
-    list_directory,
-    read_file,
-    say_promptly,
-    try_lock,
-    wait_unlocked,
-    write_whole,
-)
+from solo.kernel import CLOSED, SAFELY, close, list_directory, say_promptly, try_lock, wait_unlocked, write_whole
 from solo.modes import COMPATIBLE, SLOTS
 from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.contention.handoff import Handoff  # a Handoff is between two tickets
     from solo.contention.protocols import Queue as AnyQueue  # protocols name the types of all
+    from solo.contention.protocols import Ticket as AnyTicket  # the same
     from solo.directories import Directory
     from solo.identity import Origin, Process
     from solo.modes import Claim
@@ -66,8 +54,7 @@ class Numbered:
 class Ticket(Numbered):
     """A ticket, ours or another contender's: `file` in the directory of `queue`, open as `fd`, in `state`.
 
-    `record` and `owner_uid`, the user of the file, are None until the record was read. `size` is the size of our file,
-    in bytes.
+    `record` and `owner_uid`, the user of the file, are None until the record was read. `size`: of our file, in bytes.
     """
 
     def __init__(
@@ -92,7 +79,7 @@ class Ticket(Numbered):
             try:
                 stat = posix.fstat(self.fd)
                 self.owner_uid = stat.st_uid
-                if stat.st_mode & TYPE_MASK != IS_REGULAR:
+                if not kernel.is_regular(stat.st_mode):
                     return None
                 data = posix.pread(self.fd, min(stat.st_size, SIZE_LIMIT) + 1, 0)  # not more: it fills a buffer
             except OSError as error:
@@ -124,9 +111,7 @@ class Ticket(Numbered):
         return is_removed or self.state is not ORPHANED and try_lock(self.fd, LOCK_SH)
 
     def open_watches(self) -> "tuple[list[int], bool]":
-        """Return new descriptors, one of which is readable once the ticket may no longer be in the way; and whether they
-        report every end, else ask has_left from time to time. Raises ProcessLookupError if it has left.
-        """
+        """Return new descriptors, for `watch_ticket` to report its end. Raises ProcessLookupError if it has left."""
         from solo.process.watch import watch_ticket
 
         return watch_ticket(self, self.state is ORPHANED)
@@ -143,10 +128,10 @@ class Ticket(Numbered):
 
 
 def finish_handoff(queue: "AnyQueue") -> None:
-    """Do what our hold in `queue` left until its command has started: contention/handoff.py."""
-    handoff, queue.handoff = queue.handoff, None
-    if handoff is not None:
-        handoff.finish()
+    """Release the waiting ticket that our hold in `queue` keeps until its command has started."""
+    kept, queue.kept = queue.kept, None
+    if kept is not None:
+        kept.release()
 
 
 class Queue:
@@ -154,14 +139,14 @@ class Queue:
 
     `origin` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the
     records of those among them whose command may run where we cannot look, by their files; `newest` the digits of our
-    last number; `is_new` whether our ticket was the first that this gate numbered; `handoff` what our waiter prepares,
-    or None; `base` the path of the directory of all names, "" if nobody asks.
+    last number; `is_new` whether our ticket was the first that this gate numbered; `kept` the ticket that our holder
+    had as a waiter, or None; `base` the path of the directory of all names, "" if nobody asks.
     """
 
     def __init__(self, place: "Directory", origin: "Origin", base: str = "") -> None:
         self.place, self.origin, self.base = place, origin, base
         self.gate = Gate(place, origin.boot)
-        self.handoff: Handoff | None = None
+        self.kept: AnyTicket | None = None
         self.files: list[str] = []
         self.unseen: dict[str, Record] = {}
         self.newest = "0"
@@ -191,15 +176,6 @@ class Queue:
         except OSError as error:
             raise SoloError(f"cannot list {self.place.path}: {error.strerror}") from None
         return self.files
-
-    def find_newest_waiting(self) -> "Ticket | None":
-        """Return the waiting ticket with the last number if it lives, without listing thousands; else None. Gate locked."""
-        digits = self.gate.text[:DIGITS]
-        ticket = self.open_ticket(SEAT + digits.decode()) if is_number(digits) else None
-        if ticket is not None and ticket.state is not LIVE:
-            ticket.close()
-            return None
-        return ticket
 
     def open_ticket(self, file: str) -> "Ticket | None":
         """Return a ticket with its state, None if it is gone or no ticket of another user. Raises SoloError."""
@@ -231,8 +207,8 @@ class Queue:
         if record is None:
             if is_foreign(self.place, ticket.file):
                 return DEAD  # only its user can have damaged it, and could as well have removed it
-            if stat.st_mode & TYPE_MASK != IS_REGULAR:
-                raise self.fail(ticket.file, explain(ticket.file, OSError(EINVAL, ""), self.place))
+            if not kernel.is_regular(stat.st_mode):
+                raise self.fail(ticket.file, explain(ticket.file, OSError(kernel.EINVAL, ""), self.place))
             if stat.st_ctime < read_boot_time() and not self.gate.is_of_this_boot(ticket.number):
                 return DEAD  # torn by a power loss: nothing of that time lives
             from solo.text.remedies import explain_damage
@@ -255,7 +231,7 @@ class Queue:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def publish(self, kind: str, record: "Record") -> "Ticket | None":
-        """Make our ticket, or name the hold of our handoff; None if the gate was removed. Gate locked. Raises SoloError."""
+        """Make our ticket; None if the gate was removed. Gate locked. Raises SoloError."""
         directory = self.place.fd
         fd = CLOSED
         if kind == HOLD and self.gate.number:  # our last ticket waited, maybe for long
@@ -263,12 +239,10 @@ class Queue:
         try:
             number = self.take_number(kind, record.claim.mode)
             new, file = UNPUBLISHED + number, kind + number
-            ticket = self.handoff.name_hold(file) if self.handoff is not None else None
-            if ticket is None:
-                flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
-                fd = posix.open(new, flags, self.place.mode & READABLE, dir_fd=directory)
-                ticket = self.write_ticket(file, fd, record)
-                posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
+            flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
+            fd = posix.open(new, flags, self.place.mode & READABLE, dir_fd=directory)
+            ticket = self.write_ticket(file, fd, record)
+            posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             if fd != CLOSED:
                 close(fd)
@@ -332,7 +306,7 @@ class Queue:
         """
         for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
             launcher = record.launcher, record.origin.pid_namespace, record.origin.host
-            if claim.mode == SLOTS or (claim.mode, record.claim.mode) not in COMPATIBLE:
+            if claim.mode == SLOTS or record.claim.mode not in COMPATIBLE[claim.mode]:
                 gone.add(launcher)
                 host = record.origin.host
                 say_promptly(f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here")
@@ -384,4 +358,4 @@ def follow_clock(record: "Record", mine: "Origin") -> None:
 
 def read_boot_time() -> float:
     """Return when this machine started, in seconds since the epoch."""
-    return time() - float(read_file("/proc/uptime").split()[0])
+    return time() - float(kernel.read_file("/proc/uptime").split()[0])

@@ -14,26 +14,6 @@ GATE_PATIENCE = 1.6  # seconds, instead of 10
 OWNERS = 24  # each owner keeps the gate for 0.1 s: together longer than the patience with an idle gate
 
 
-@pytest.mark.tool("strace")
-def test_joiner_behind_waiter_lists_nothing_under_gate(lab):
-    """With thousands of tickets a listing would keep the gate from all others. The joiner lists later: it must find its ancestors."""
-    holder = lab.hold("job")
-    lab.start_waiter("job", tag="first")
-    trace = lab.path / "trace"
-    traced = ("strace", "-f", "-y", "-qq", "-o", trace, "-e", "trace=flock,getdents64")
-    joiner = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=traced)
-    until(lambda: lab.count_waiting("job") == 2 and "LOCK_SH" in trace.read_text().rpartition("LOCK_UN")[2])
-
-    calls = re.findall(
-        r"(LOCK_EX|LOCK_UN|getdents64)", "".join(re.findall(r".*(?:/\.gate|getdents64).*\n", trace.read_text()))
-    )
-
-    calls = calls[calls.index("LOCK_EX") :]  # before that, Python lists the directories of its library
-    assert calls[:2] == ["LOCK_EX", "LOCK_UN"] and "getdents64" in calls
-    finish(holder)
-    assert finish(joiner)[0] == 0
-
-
 KEEP_GATE = """
 import fcntl, os, select, sys, time
 gate = os.open(sys.argv[1], os.O_RDWR)

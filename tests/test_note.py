@@ -179,7 +179,6 @@ def test_damaged_note_does_not_damage_its_record(lab, note):
 
 
 def test_note_reaches_a_hold_that_was_waited_for(lab):
-    """The handoff writes the record before its turn."""
     holder = lab.hold("job")
     waiter = lab.start_waiter("job", "--note", NOTE, script="echo up; read line")
     finish(holder)

@@ -28,7 +28,7 @@ from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Numbered, finis
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.contention.handoff import Handoff  # a Handoff is between two tickets
+    from solo.contention.protocols import Ticket as AnyTicket  # protocols name the types of all
     from solo.identity import Origin, Process
 
 ADDRESS_MAX = 107  # bytes, after the first
@@ -43,11 +43,9 @@ owners: "dict[tuple[str, str], int]" = {}  # by name and the rest of the address
 
 
 class SocketTicket(Numbered):
-    """A ticket, ours or another contender's: as tickets.Ticket, with the `fd` of our socket, or of our connection to
-    theirs, CLOSED if its backlog is full.
+    """As tickets.Ticket, with the `fd` of our socket, or of our connection to theirs, CLOSED if its backlog is full.
 
-    `text` is the last part of its address; `owner` the pid of its owner, 0 if that is not known; `watch` a Recipient of
-    the command, or None.
+    `text` is the last part of its address; `owner` the pid of its owner, 0: unknown; `watch` a Recipient of the command.
     """
 
     def __init__(
@@ -57,6 +55,7 @@ class SocketTicket(Numbered):
         self.owner, self.record = owner, record
         self.state = LIVE
         self.watch: Recipient | None = None
+        self.owner_uid = os.geteuid()  # connect() asked the kernel
 
     @property
     def is_open(self) -> bool:
@@ -65,10 +64,6 @@ class SocketTicket(Numbered):
     @property
     def descriptors(self) -> "tuple[int, ...]":
         return (self.fd,)
-
-    @property
-    def owner_uid(self) -> int:
-        return os.geteuid()  # connect() asked the kernel
 
     def read_record(self) -> "Record | None":
         """Return the record, from its address and /proc; None if the address is damaged."""
@@ -129,8 +124,8 @@ class SocketGate:
         self.fd = CLOSED
 
     def wait(self, before: int, limit: float, deadline: float) -> "tuple[int, float]":
-        """Block until the gate's owner unbinds it, but not beyond `deadline` or our patience with it. Return its pid,
-        0 if it is not known, and when that patience ends: `limit`, but a later time for another owner than `before`.
+        """Block until the gate's owner unbinds it, but not beyond `deadline` or our patience. Return its pid, 0: unknown,
+        and when that patience ends: `limit`, but later for another owner than `before`.
         """
         try:
             fd, owner = connect(self.name, "gate")
@@ -163,7 +158,7 @@ class SocketQueue:
     def __init__(self, name: str, origin: "Origin") -> None:
         self.name, self.origin = name, origin
         self.gate = SocketGate(name)
-        self.handoff: Handoff | None = None
+        self.kept: AnyTicket | None = None
         self.files: list[str] = []
         self.texts: dict[str, str] = {}
         self.unseen: dict[str, Record] = {}  # stays empty: all tickets are of this machine
@@ -240,9 +235,6 @@ class SocketQueue:
                 self.seen[ticket.file] = Recipient(record.child, self.origin, self.origin)
             except (ProcessLookupError, SoloError):
                 pass  # it has just ended, or cannot be seen
-
-    def find_newest_waiting(self) -> "SocketTicket | None":
-        return None  # the kernel lists all sockets or none
 
     def publish(self, kind: str, record: Record) -> "SocketTicket | None":
         """Make our ticket. Gate locked. Raises SoloError."""
@@ -358,9 +350,8 @@ def make_record(ticket: SocketTicket) -> "Record | None":
 
 
 def follow_clock(since: float, start: int, child: "Process | None") -> float:
-    """Return `since`, or another time if the wall clock was set after it: it lies before the owner's `start` or ahead.
-
-    The time of the command's fork then, else the present one: no command is ended for an age that is not known.
+    """Return `since`; if the wall clock was set after it, as it lies before the owner's `start` or ahead, the time of the
+    command's fork, else the present one: no command is ended for an age that is not known.
     """
     now, ticks = time(), os.sysconf("SC_CLK_TCK")
     if now - read_boot_clock() + start / ticks - LEAST_STEP <= since <= now + LEAST_STEP:
