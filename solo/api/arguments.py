@@ -1,6 +1,5 @@
 """Arguments of the programs that use solo, verified and resolved as on the command line."""
 
-import functools
 import math
 import os
 from binascii import crc32
@@ -18,7 +17,6 @@ AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 LONGEST_WAIT = 1e9  # seconds; longer waits have no limit
 MOST_SLOTS = 999_999_999  # as on the command line
-VARIABLES = [option.variable.encode() for option in (VIA, DIR) if option.variable]  # of read_variables
 
 
 def list_paths(keyword: str, paths: Union[AnyPath, Iterable[AnyPath]]) -> list[str]:
@@ -78,16 +76,9 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
 
 
 def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, Any]:
-    """Return the options as the command line would have read them; not to be changed. Raises UsageError."""
-    path = None if directory is None else check_path("directory", directory)
-    return resolve_options(via, path, *[(variable, os.environb.get(variable)) for variable in VARIABLES])
-
-
-@functools.lru_cache
-def resolve_options(
-    via: Optional[str], directory: Optional[str], *variables: tuple[bytes, Optional[bytes]]
-) -> dict[str, Any]:
-    typed = {"via": via, "dir": directory}
-    options = {key: value for key, value in typed.items() if value is not None}
-    read_variables(options, {key: value for key, value in variables if value is not None})
+    """Return the options as the command line would have read them. Raises UsageError."""
+    options = {} if via is None else {VIA.key: via}
+    if directory is not None:
+        options[DIR.key] = check_path("directory", directory)
+    read_variables(options, os.environb)
     return options

@@ -16,8 +16,7 @@ from solo.identity import Origin, read_origin, read_self
 from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
 from solo.modes import EXCLUSIVE, Claim, find_conflicts
 from solo.obstacles import find_living, read_claim
-from solo.options import FILE, SOCKET
-from solo.plan import Plan, make_absolute
+from solo.plan import Plan
 from solo.queue import wait_silently
 from solo.record import Record
 from solo.tickets import HOLD, READABLE, SEAT, Queue, Ticket
@@ -33,8 +32,7 @@ all_attempts: "set[LockAttempt]" = set()
 
 
 class LockAttempt:
-    """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `is_async`: an event loop runs
-    meanwhile. Raises SoloError if Python is ending.
+    """One attempt to acquire `lock` until `deadline`. `is_async`: an event loop runs meanwhile. Raises SoloError at the end.
 
     Its Hold has exactly one owner, whatever exception interrupts its caller: the caller, or if it was abandoned none.
     """
@@ -42,11 +40,8 @@ class LockAttempt:
     def __init__(self, lock: "Lock", deadline: float, owner: object, is_async: bool = False) -> None:
         if not blocking.can_act():
             raise SoloError(f"{lock.name}: the program is ending")
-        self.lock = lock
-        self.deadline = deadline
-        self.owner = owner
+        self.lock, self.deadline, self.owner, self.is_async = lock, deadline, owner, is_async
         self.thread = threading.current_thread()
-        self.is_async = is_async
         self.waiter: Optional[blocking.Waiter] = None  # None: it must not wait
         self.hold: Optional[Hold] = None
         self.error: Optional[BaseException] = None
@@ -73,12 +68,11 @@ class LockAttempt:
         """Acquire it in a thread of its own, which no signal handler interrupts; then call `notify`. Raises SoloError."""
         self.waiter = blocking.Waiter()
         try:
-            blocking.start_thread(lambda: self.run(notify), f"solo acquires {self.lock.name}")
-        except RuntimeError as error:
-            if not blocking.is_ending(error):
-                self.waiter.close()
-                raise SoloError(f"{self.lock.name}: cannot wait: {error}") from None
-            self.run(notify)  # Python is ending, when 3.12 starts no thread
+            if blocking.start_thread(lambda: self.run(notify), f"solo acquires {self.lock.name}") is None:
+                self.run(notify)
+        except OSError as error:
+            self.waiter.close()
+            raise SoloError(f"{self.lock.name}: cannot wait: {error.strerror}") from None
 
     def run(self, notify: Optional[Callable[[], object]] = None) -> None:
         try:
@@ -96,9 +90,8 @@ class LockAttempt:
     def keep_result(self) -> None:
         """Keep the Hold or the error of the attempt. The caller is acting. Raises WouldWait if it must wait, but must not."""
         if getattr(blocking.mine, "attempt", None) is not None:
-            self.error = SoloError(
-                f"{self.lock.name}: cannot acquire the lock inside another acquire (a __del__, or a callback)"
-            )
+            where = "inside another acquire (a __del__, or a callback)"
+            self.error = SoloError(f"{self.lock.name}: cannot acquire the lock {where}")
             return
         all_attempts.add(self)
         blocking.mine.attempt = self
@@ -117,7 +110,9 @@ class LockAttempt:
     def acquire(self) -> Hold:
         """Acquire all names and files. Raises what acquire_names and lock_files raise, with the holders in a Busy."""
         lock = self.lock
-        plan = LockPlan(lock, self.deadline)
+        options = read_options(lock.via, lock.directory)
+        plan = Plan({**options, "max_waiting": lock.max_waiting, "flock": lock.flock, "fcntl": lock.fcntl})
+        plan.deadline = plan.file_deadline = self.deadline
         launcher, origin, command = identify(os.getpid())
         wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, command)
         wanted.note = lock.note or ""
@@ -160,25 +155,21 @@ class LockAttempt:
         else:
             from solo.contention.sockets import SocketQueue
 
-            class OwnSocketQueue(Own, SocketQueue):
-                __slots__ = ()
-
-            queue = OwnSocketQueue(name, origin)
+            queue = type("OwnSocketQueue", (Own, SocketQueue), {})(name, origin)
         self.queues.append(queue)
         return cast("AnyQueue", queue)
 
     def find_own_tickets(self) -> list[Any]:
-        """Return the tickets that cannot be released while this attempt waits: those of its own thread or task.
-
-        An event loop runs while a task waits, so the holds of other tasks are not among them. If the thread itself
-        waits, they are.
+        """Return the tickets that cannot be released while this attempt waits: those of its own thread or task; if the
+        thread itself waits, also those of its other tasks, whose event loop stands still.
         """
-        tickets = []
         owners = {id(self.thread), id(self.owner)}
-        for hold in list(all_holds):
-            if id(hold._owner()) in owners or not self.is_async and hold._thread() is self.thread:
-                tickets += hold._tickets
-        return tickets
+        return [
+            ticket
+            for hold in list(all_holds)
+            if id(hold._owner()) in owners or not self.is_async and hold._thread() is self.thread
+            for ticket in hold._tickets
+        ]
 
     def refuse_own_tickets(self, queue: "AnyQueue", wanted: Claim) -> None:
         """Under the gate: raise SoloError if it would wait without limit for itself, or for a waiter that waits for it."""
@@ -249,26 +240,8 @@ class LockAttempt:
             self.waiter.close()
 
 
-class LockPlan(Plan):
-    """The part of a Plan that acquire_names and lock_files read: to make all of it takes a tenth of an acquire."""
-
-    __slots__ = ()
-    latest = replace = verbose = False
-    replace_after = None
-
-    def __init__(self, lock: "Lock", deadline: float) -> None:
-        options = read_options(lock.via, lock.directory)
-        self.via = options.get("via", FILE)
-        self.is_socket = self.via == SOCKET
-        self.dir = make_absolute(options["dir"]) if "dir" in options else None
-        self.max_waiting, self.flock, self.fcntl = lock.max_waiting, lock.flock, lock.fcntl
-        self.deadline = self.file_deadline = deadline
-
-
 class Own:
     """A queue that adds the tickets it publishes to those of this thread's attempt."""
-
-    __slots__ = ()
 
     def publish(self, kind: str, record: Record) -> Any:
         attempt: LockAttempt = blocking.mine.attempt
@@ -287,8 +260,6 @@ class Own:
 class OwnQueue(Own, Queue):
     """A queue of files."""
 
-    __slots__ = ()
-
     def write_ticket(self, file: str, fd: int, record: Record) -> Ticket:
         if self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode:  # lost to the umask of the program
             os.fchmod(fd, self.place.mode & READABLE)
@@ -296,7 +267,7 @@ class OwnQueue(Own, Queue):
 
 
 def identify_queue(queue: Any) -> object:
-    """Return what identifies the queue of a name: its directory, or for sockets the name. None for a locked file."""
+    """Return the directory of a queue, or for sockets its name, to compare. None for a locked file."""
     place = getattr(queue, "place", None)
     return getattr(queue, "name", None) if place is None else identify_file(place.fd)
 

@@ -1,28 +1,21 @@
 """Blocks a thread of a user's program until a name is free, without alarms and without losing a signal.
 
-THREADS. An acquire in the main thread first tries in that thread, without a `Waiter`. If it would have to wait, a thread
-of its own waits, and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio or
-of a greenlet of gevent does the same while the event loop or the hub runs. Any other thread runs no signal handlers,
-and waits itself. flock(2) has no time limit, so a waiting thread does not call it: one more thread (`Watch`) blocks in
-flock(2), for each ticket or file and mode. It hands its locked descriptor to one of its waiters, and wakes the others.
-When the last waiter gives up, it interrupts that thread. All this holds for fcntl(2), too, which locks the files of
-`fcntl=`.
+THREADS. An acquire in the main thread first tries there, without a `Waiter`. If it would have to wait, a thread of its own
+waits, and the main thread waits for that, so that signal handlers run meanwhile; so do those of asyncio and gevent, while
+the loop or the hub runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time limit, so a
+waiting thread does not call it: one more thread (`Watch`) blocks in flock(2) or fcntl(2), for each ticket or file and
+mode. It hands its locked descriptor to one of its waiters, and wakes the others. The last that gives up interrupts it.
 
 THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket or `watched`, and gives it up only in the
 waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never held across such a wait. fork takes
-`acting` too, whether or not a Lock waits: a child must find no half-done change, whose descriptors it could not know.
-It closes what it inherited, makes a new `acting` and starts without watches. `acting` is reentrant, because the garbage
-collector may run a __del__ that releases a Hold in the middle of an acquire.
+`acting` too: a child must find no half-done change, whose descriptors it could not know. It is reentrant, because the
+garbage collector may run a __del__ that releases a Hold in the middle of an acquire.
 
 EXCEPTIONS. Only a signal handler can raise at any line, and only in the main thread. While a thread acts, `Deferred`
-replaces every handler by a recorder; at its end the handlers are restored and called, and may raise there. A handler
-may still raise before `Deferred` has begun or after it has ended:
-- before an acquire has begun to act: nothing was acquired;
-- after it: the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the Hold;
-- at the entry of `__exit__`, or between the return of `acquire` and the assignment of its result: nothing helps, as the
-  manual says.
-A thread of its own keeps an error, and `LockAttempt.find_result` raises it in the thread that asked. An abandoned
-attempt is cancelled: its `Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
+replaces every handler by a recorder; at its end the handlers are restored and called, and may raise there. One that raises
+before an acquire begins to act costs nothing; after it, the `except` of `Lock._acquire` abandons the attempt, that of
+`Lock.__enter__` releases the Hold. At the entry of `__exit__`, or between the return of `acquire` and the assignment of its
+result, nothing helps, as the manual says. An abandoned attempt is cancelled: its thread releases all that it has acquired.
 
 THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then returns False, and the
 kernel releases all locks.
@@ -36,11 +29,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from errno import EAGAIN
-from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
+from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_UN, fcntl
 from itertools import compress
 from time import monotonic
 from types import FrameType
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 
 from solo import kernel
 from solo.kernel import FOREVER, close
@@ -150,23 +143,24 @@ class Watch:
         self.key = key
         _, _, self.mode, self.lock = key
         self.waiters: list[Waiter] = []
+        self.thread: Optional[int] = None
         self.stat = os.fstat(self.fd)
         self.is_left = False
         self.ended = make_native_lock()  # locked until the thread no longer blocks
         self.ended.acquire()
 
     def start(self) -> bool:
-        """Start the thread. Return False if Python is ending, when 3.12 starts none."""
+        """Start the thread. Return False if Python is ending. Raises OSError."""
         interrupt.prepare()  # here, where one thread acts
+        self.thread = None
         try:
             self.thread = start_thread(self.run, "solo watches a file")
-        except RuntimeError as error:
-            close(self.fd)
-            if is_ending(error):
-                return False
-            raise OSError(EAGAIN, str(error)) from None
-        watched[self.key] = self
-        return True
+        finally:
+            if self.thread is None:
+                close(self.fd)
+            else:
+                watched[self.key] = self
+        return self.thread is not None
 
     def run(self) -> None:
         try:
@@ -184,7 +178,7 @@ class Watch:
         """End the thread, which would lock the file for nobody. If that is not possible, it stays."""
         self.is_left = True
         while not self.ended.acquire(timeout=AGAIN_AFTER):
-            if not interrupt.interrupt(self.thread, self.lock):
+            if self.thread is None or not interrupt.interrupt(self.thread, self.lock):
                 self.is_left = False
                 return
         del watched[self.key]
@@ -216,13 +210,8 @@ class Watch:
             return False
 
 
-# kernel.py calls these instead of setting alarms. At `deadline` they return False. They raise Cancelled, OSError, and
-# WouldWait in an attempt without a Waiter.
-
-
-def wait_unlocked(fd: int, deadline: float) -> bool:
-    """Block until no exclusive lock is on the file of `fd`."""
-    return wait(fd, LOCK_SH, deadline, flock) is not None
+# kernel.py calls the next two instead of setting alarms. At `deadline` they return False. They raise Cancelled, OSError,
+# and WouldWait in an attempt without a Waiter.
 
 
 def wait_lock(fd: int, mode: int, deadline: float, lock: Call) -> bool:
@@ -239,10 +228,9 @@ def wait_poll(poller: "select.poll", deadline: float) -> bool:
 
 def find_waiter() -> Waiter:
     """Return the Waiter of this thread's attempt. Raises WouldWait if it has none."""
-    waiter: Optional[Waiter] = mine.attempt.waiter
-    if waiter is None:
+    if mine.attempt.waiter is None:
         raise WouldWait
-    return waiter
+    return cast(Waiter, mine.attempt.waiter)
 
 
 def wait(fd: int, mode: int, deadline: float, lock: Call) -> Optional[Answer]:
@@ -309,18 +297,18 @@ def make_native_lock() -> Any:
     return find_native("allocate_lock")()
 
 
-def start_thread(run: Callable[[], object], name: str) -> int:
-    """Start a thread of the system. Return its identifier. Raises RuntimeError."""
-    if is_gevent():
-        return int(find_native("start_new_thread")(run, ()))
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread.ident or 0
-
-
-def is_ending(error: RuntimeError) -> bool:
-    """Return whether Python refused to start a thread because it is ending."""
-    return "shutdown" in str(error)
+def start_thread(run: Callable[[], object], name: str) -> Optional[int]:
+    """Start a thread of the system. Return its identifier, None if Python is ending: 3.12 starts none. Raises OSError."""
+    try:
+        if is_gevent():
+            return int(find_native("start_new_thread")(run, ()))
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread.ident
+    except RuntimeError as error:
+        if "shutdown" in str(error):
+            return None
+        raise OSError(EAGAIN, str(error)) from None
 
 
 def keep(fd: int) -> int:
@@ -341,10 +329,7 @@ def is_main_thread() -> bool:
 
 
 class Deferred:
-    """Acts during the block, and puts off the program's signal handlers until its end: a handler may raise anywhere.
-
-    Handlers run in the main thread; in another one there is nothing to put off. The block must be short.
-    """
+    """Acts during the block, a short one, and puts off the signal handlers of the main thread: they may raise anywhere."""
 
     def __init__(self) -> None:
         self.changed: list[tuple[int, Handler]] = []
@@ -362,14 +347,8 @@ class Deferred:
                 deferring[:] = [*(earlier for earlier in deferring if earlier.changed), self]
             self.put_off_all(handled)
         except BaseException:
-            try:
-                if acts:
-                    acting.release()
-            finally:
-                try:
-                    self.restore()
-                finally:
-                    run_handlers(self.received)
+            if acts:
+                self.__exit__()
             raise
         return self
 
@@ -405,15 +384,14 @@ class Deferred:
         self.received.append((self.handlers[number], number, frame))
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self.end()
-        finally:
-            run_handlers(self.received)
-
-    def end(self) -> None:
         # Release first: once a handler is restored it may raise anywhere, in Python 3.9 also on the way to a `finally`.
-        acting.release()
-        self.restore()
+        try:
+            acting.release()
+        finally:
+            try:
+                self.restore()
+            finally:
+                run_handlers(self.received)
 
     def restore(self) -> None:
         try:

@@ -65,9 +65,8 @@ class Hold:
         if self.depth > 1:
             self.depth -= 1
         elif self._release():
-            raise SoloError(
-                f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it"
-            )
+            why = "the program has closed its descriptors, which ended it"
+            raise SoloError(f"{self.name}: cannot release the lock: {why}")
 
     def _release(self) -> bool:
         """Release it. Return True if the program had closed its descriptors before."""
@@ -115,9 +114,8 @@ class Hold:
                 with blocking.Deferred():
                     is_lost = self._release()
                 if not (ending or is_lost):
-                    warnings.warn(
-                        f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self
-                    )
+                    text = f"solo: {self.name} was still held when its Lock was dropped"
+                    warnings.warn(text, ResourceWarning, 2, self)
         except Exception:
             if not ending:
                 raise

@@ -170,9 +170,9 @@ class Lock:
                 attempt.run_here()  # signal handlers run only in the main thread
             elif not attempt.try_here():
                 if blocking.is_eventlet():
+                    remedy = "acquire without wait, and try again after eventlet.sleep"
                     raise SoloError(
-                        f"{self.name}: cannot wait: eventlet would run no other greenlet meanwhile"
-                        " (acquire without wait, and try again after eventlet.sleep)"
+                        f"{self.name}: cannot wait: eventlet would run no other greenlet meanwhile ({remedy})"
                     )
                 done = threading.Event() if hub is None else GreenEvent(hub)
                 attempt.start(done.set)
@@ -254,9 +254,8 @@ class Lock:
             if not hold.locked:
                 return None
             if not self.reentrant:
-                raise SoloError(
-                    f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)"
-                )
+                why = "held by this thread or task already: it would wait for itself (reentrant=True counts)"
+                raise SoloError(f"{self.name}: {why}")
             hold.depth += 1
             entered.append(hold)
         return hold
@@ -284,9 +283,8 @@ class Lock:
             return
         with blocking.Deferred():
             if not self._undo(self._pop_entered()) and not self._is_forked:
-                raise SoloError(
-                    f"{self.name}: this block's hold was released before its end (with lock.acquire(): may be)"
-                )
+                why = "this block's hold was released before its end (with lock.acquire(): may be)"
+                raise SoloError(f"{self.name}: {why}")
 
     async def __aenter__(self) -> Hold:
         hold = await self.acquire_async()
@@ -299,7 +297,7 @@ class Lock:
     def _pop_entered(self) -> Optional[Hold]:
         """Return the hold of the block that ends: the last one that this thread or task entered, else the last one.
 
-        Without a block, as if `__exit__` is called by hand, it is that of this thread or task, but not in a forked child.
+        Without a block (`__exit__` called by hand) it is that of this thread or task, but not in a forked child.
         """
         own = self._holds.get(find_owner())
         if not self._entered:
@@ -338,11 +336,8 @@ class Lock:
         return cast(Function, guarded)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            key: value
-            for key, value in self.__dict__.items()
-            if key not in ("_holds", "_entered", "_asking", "_is_forked")
-        }
+        own = ("_holds", "_entered", "_asking", "_is_forked")
+        return {key: value for key, value in vars(self).items() if key not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -359,10 +354,8 @@ def refuse_unfinished(result: Any) -> Any:
         return result
     if isinstance(result, CoroutineType):
         result.close()  # else Python warns that it was never awaited
-    raise UsageError(
-        f"the decorated function returned {kind}, which would run without the lock: decorate the function"
-        " that is defined with async def or yield, or use the Lock inside of it"
-    )
+    remedy = "decorate the function that is defined with async def or yield, or use the Lock inside of it"
+    raise UsageError(f"the decorated function returned {kind}, which would run without the lock: {remedy}")
 
 
 class GreenEvent:
@@ -389,14 +382,11 @@ def set_ready(future: "asyncio.Future[None]") -> None:
 def find_owner() -> object:
     """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
     current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # another thread may be importing it
-    if current_task is not None:
-        try:
-            task = current_task()
-        except RuntimeError:
-            task = None
-        if task is not None:
-            return task
-    return threading.current_thread()
+    try:
+        task = current_task and current_task()
+    except RuntimeError:
+        task = None
+    return task or threading.current_thread()
 
 
 def forget_all() -> None:

@@ -20,7 +20,6 @@ from solo.kernel import FOREVER
 from solo.options import FILE, LAUNCHER_OPTIONS
 from solo.plan import KILL_AFTER
 
-LONGEST_STEP = LONGEST_POLL / 1000  # seconds
 DEATH_PERIOD = 1000  # milliseconds between two looks at a launcher that has reported nothing yet
 
 # Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the
@@ -211,13 +210,14 @@ def communicate(process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, time
     deadline, is_over = monotonic() + timeout, False
     while True:
         try:
-            return Output(*process.communicate(input, max(LOOK_AGAIN, min(deadline - monotonic(), LONGEST_STEP))))
+            return Output(
+                *process.communicate(input, max(LOOK_AGAIN, min(deadline - monotonic(), LONGEST_POLL / 1000)))
+            )
         except subprocess.TimeoutExpired as error:
             if is_over:
                 with process:  # closes its pipes
-                    return Output(
-                        make_text(error.stdout, process.stdout), make_text(error.stderr, process.stderr), True
-                    )
+                    read = make_text(error.stdout, process.stdout), make_text(error.stderr, process.stderr)
+                    return Output(*read, is_cut=True)
         input = None  # communicate() refuses it a second time
         is_over = monotonic() >= deadline and process.poll() is not None  # then read once more
 

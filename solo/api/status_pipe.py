@@ -44,9 +44,6 @@ class Report:
 
 def read_last(report: bytes) -> "tuple[str, str, str] | None":
     """Return (kind, name, text) of the last message of a report; None if there is none."""
-    parts = report.split(b"\0")
+    parts = report.decode("utf-8", "surrogateescape").split("\0")
     end = len(parts) // 3 * 3
-    if not end:
-        return None
-    kind, name, text = (part.decode("utf-8", "surrogateescape") for part in parts[end - 3 : end])
-    return kind, name, text
+    return (parts[end - 3], parts[end - 2], parts[end - 1]) if end else None
