@@ -21,7 +21,7 @@ from solo.journal import Journal
 from solo.kernel import FOREVER, HIGHEST_FD, STATUS_SIZE, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
 from solo.plan import Plan
-from solo.process.detach import detach
+from solo.process.holder import detach
 from solo.process.owners import may_signal
 from solo.process.watch import open_pidfd
 from solo.record import Record

@@ -1,9 +1,8 @@
 """A hold that lives as long as an open file description (solo hold --fd), as a lock by `flock 9` does.
 
 solo locks one byte of the caller's file through the caller's descriptor. The lock belongs to the open file description:
-it ends when the last process that inherited the descriptor closes it, however that process ends. A holder, forked before
-there is a ticket, opens the file again and waits for that byte; meanwhile it keeps the tickets locked. If the holder is
-killed, contenders look at the byte themselves, by the record.
+it ends when the last process that inherited the descriptor closes it. A holder, forked before there is a ticket, opens the
+file again and waits for that byte; meanwhile it keeps the tickets locked. If it is killed, contenders look at the byte.
 """
 
 import _thread
@@ -16,7 +15,7 @@ from time import time_ns
 from solo.contention.ofd import is_byte_locked, lock
 from solo.errors import SoloError
 from solo.identity import read_stat
-from solo.kernel import ENOENT, IS_REGULAR, SAFELY, TYPE_MASK, close, encode
+from solo.kernel import CLOSED, ENOENT, SAFELY, close, encode, is_regular
 from solo.process.holder import fork_holder
 
 TYPE_CHECKING = False
@@ -37,7 +36,7 @@ class DescriptorHolder:
     def __init__(self, fd: int) -> None:
         try:
             stat = os.fstat(fd)
-            if stat.st_mode & TYPE_MASK != IS_REGULAR or not fcntl(fd, F_GETFL) & (os.O_WRONLY | os.O_RDWR):
+            if not is_regular(stat.st_mode) or not fcntl(fd, F_GETFL) & (os.O_WRONLY | os.O_RDWR):
                 raise SoloError(f"cannot hold by descriptor {fd}: it is not a file open for writing ({fd}>>FILE)")
             path = os.readlink(f"/proc/self/fd/{fd}")
             opened = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_CLOEXEC)
@@ -70,11 +69,10 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
     """
     pthread_sigmask(SIG_BLOCK, valid_signals())
     tickets: Kept = []
-    while True:
-        message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
-        if not fds:
-            break
+    message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
+    while fds:
         tickets.append((fds[0], fds[1], message))
+        message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
     received.close()
     if not message:
         return  # solo hold has failed, and released what it had
@@ -101,24 +99,20 @@ def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:
 
 
 def is_locked(descriptor: "Descriptor") -> "bool | None":
-    """Return whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened.
-
-    False if the file is not there: then only its holder knew.
+    """Return whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened, False if
+    it is not there: then only its holder knew.
     """
     _, _, device, inode, offset, path = descriptor
-    found = -1
+    found = fd = CLOSED
     try:
         found = os.open(path, os.O_PATH | SAFELY)  # to open a device could do harm
         stat = os.fstat(found)
         if (stat.st_dev, stat.st_ino) != (device, inode):
             return False
         fd = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return is_byte_locked(fd, offset)
-        finally:
-            close(fd)
+        return is_byte_locked(fd, offset)
     except (OSError, ValueError) as error:
         return False if getattr(error, "errno", ENOENT) == ENOENT else None
     finally:
-        if found >= 0:
-            close(found)
+        close(fd)
+        close(found)

@@ -1,12 +1,12 @@
 """A holder: a process that keeps the locks of a run until the command has ended, even if the launcher is killed.
 
 An orphan holds no lock: a contender finds it by its pid. In another pid namespace, as of a second container, that pid
-means nothing. So a launcher outside the first pid namespace forks a holder, before the command's exec. The holder is a
-child of the launcher, so the command and the launcher's parent never wait for it. It is in a session of its own, has
-every signal blocked, and keeps no descriptor of the caller.
+means nothing. So a launcher outside the first pid namespace forks a holder, before the command's exec. It is a child of
+the launcher, in a session of its own, has every signal blocked, and keeps no descriptor of the caller.
 """
 
 import posix
+from _signal import SIG_DFL, SIGKILL, SIGSTOP, signal, valid_signals
 from time import sleep
 
 from solo.identity import is_alive, read_stat
@@ -24,9 +24,7 @@ COMM = b"solo-holder"
 
 
 class Holder:
-    """The holder of a run in `origin`: a listener, which hears of the end after the tickets were released. `process` is
-    its (pid, start), None until it is forked.
-    """
+    """The holder of a run, its (pid, start) or None: a listener, which hears of the end after the tickets were released."""
 
     def __init__(self, origin: "Origin") -> None:
         self.origin = origin
@@ -61,6 +59,21 @@ class Holder:
             end_child(self.process[0])
 
     refused = ended
+
+
+def detach() -> None:
+    """Leave the caller's session, terminal, streams and directory, not its other descriptors; reset dispositions.
+
+    For a process that outlives the one that forked it: it must keep nothing of its caller busy.
+    """
+    posix.setsid()
+    for number in valid_signals() - {SIGKILL, SIGSTOP}:
+        signal(number, SIG_DFL)
+    null = posix.open("/dev/null", posix.O_RDWR)
+    for fd in (0, 1, 2):
+        posix.dup2(null, fd)
+        posix.set_inheritable(fd, True)  # dup2 does nothing if they are the same
+    posix.chdir("/")
 
 
 def fork_holder(wait: "Callable[[], object]", kept: "list[int]") -> int:

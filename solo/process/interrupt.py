@@ -1,8 +1,8 @@
 """Lock a file in a thread that another thread can interrupt.
 
-Python repeats a system call that a signal has interrupted, so a thread in fcntl.flock() cannot be called back: it takes
-the lock long after its caller gave up. `lock` calls libc instead. `interrupt` sends a real-time signal that the program
-does not use; its handler is a function of libc without effect.
+Python repeats a system call that a signal has interrupted: a thread in fcntl.flock() would take the lock long after its
+caller gave up. `lock` calls libc instead. `interrupt` sends a real-time signal that the program does not use; its handler
+is a function of libc without effect.
 """
 
 import _signal

@@ -1,5 +1,4 @@
-"""End the command of this launcher: after --timeout, when its lease is lost, and with --tree together with all
-descendants. It also wakes the launcher for --notify.
+"""End the command after --timeout or when its lease is lost, with --tree and all descendants; wake for --notify.
 
 With --tree the launcher is the subreaper of the command: an orphaned descendant becomes its child, whatever its session
 and group. The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
@@ -30,19 +29,16 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT = 1e6  # seconds
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
-WALL = 0x40000000  # of waitid(2): children of clone(2) too
 FIRST_LOOK = 0.1  # seconds
 TICK = 0.01  # seconds; the unit of start times
 
 
 class Termination:
-    """The end of one command, step by step. `deadline` is when the next step is due, or FOREVER; `stage` is the last
-    step.
+    """The end of one command, step by step. `deadline`: when the next step is due, or FOREVER; `stage`: the last step.
 
     `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `is_refused`: the kernel
-    refused a signal to the command. `lease` is that of an engine,
-    or None; `loss` the reason why it is lost, None until then. `may_end`: an option or a lease can end the command.
-    `call` is called at `call_at`, and returns when to call it again, or FOREVER.
+    refused a signal to the command. `loss`: why the `lease` of an engine is lost, None until then. `may_end`: an option
+    or a lease can end the command. `call` is called at `call_at`, and returns when to call it again, or FOREVER.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -63,12 +59,15 @@ class Termination:
         self.stage: int | None = None  # then SIGTERM, then SIGKILL
         self.looks = 0
         self.terminated: set[Process] = set()  # descendants that got SIGTERM
-        self.strangers = set()  # children from before solo was executed, and a holder
+        self.strangers: set[Process] = set()  # children from before solo was executed, and a holder
         if plan.tree or plan.is_remote:
             become_subreaper()
-            self.strangers = set(find_children(posix.getpid())) if has_children() else set()
-            if self.strangers:
+            try:
+                look_for_end()  # reading all of /proc takes longer
+                self.strangers = set(find_children(posix.getpid()))
                 sleep(TICK)  # the command starts in a later tick: other processes know strangers by that
+            except ChildProcessError:
+                pass
 
     def begin(self, pid: int) -> None:
         """Start the time limit and the lease of the command `pid`."""
@@ -79,10 +78,10 @@ class Termination:
     def find_left(self) -> float | None:
         """Return the seconds until the next step is due, or None."""
         left = min(self.deadline, self.call_at) - monotonic()
-        if self.is_lost():
+        if self.is_lost() or self.is_asked():
             left = 0.0
         elif self.lease is not None and self.loss is None:
-            left = 0.0 if self.is_asked() else min(left, self.lease.find_left())
+            left = min(left, self.lease.find_left())
         return None if left == FOREVER else min(LONGEST_WAIT, max(0.0, left))
 
     def advance(self, child: Child) -> None:
@@ -93,22 +92,19 @@ class Termination:
         if self.lease is not None and (self.loss is None or self.is_lost()):
             loss = self.lease.find_loss()
             if loss is not None:
-                self.give_up(self.lease, loss, child)
-                return
+                return self.give_up(self.lease, loss, child)
             if self.is_asked():
                 self.ask(child)
-                say_promptly(f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks")
-                return
+                return say_promptly(f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks")
         if monotonic() < self.deadline:
             return
-        if self.stage is None:
-            self.is_timed_out = True
-            self.ask(child, self.signal)
-            span = format_duration(self.timeout) if self.timeout.is_integer() else f"{self.timeout * 1000:.0f}ms"
-            left = f"pid {child.pid}" if child.status is None else "what it left behind"
-            say_promptly(f"{self.name}: timed out after {span}: ending {left}")
-        else:
-            self.kill(child)
+        if self.stage is not None:
+            return self.kill(child)
+        self.is_timed_out = True
+        self.ask(child, self.signal)
+        span = format_duration(self.timeout) if self.timeout.is_integer() else f"{self.timeout * 1000:.0f}ms"
+        left = f"pid {child.pid}" if child.status is None else "what it left behind"
+        say_promptly(f"{self.name}: timed out after {span}: ending {left}")
 
     def is_lost(self) -> bool:
         """Return whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
@@ -209,17 +205,6 @@ class Termination:
             return False
 
 
-def has_children() -> bool:
-    """Return whether this process has a child, without reading the whole of /proc."""
-    try:
-        look_for_end(WALL)
-    except ChildProcessError:
-        return False
-    except OSError:  # Linux before 4.7
-        pass
-    return True
-
-
-def look_for_end(kinds: int = 0) -> object:
+def look_for_end() -> object:
     """Return the ending of a child, not yet reaped, or None. Raises ChildProcessError if there is no child."""
-    return posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT | kinds)
+    return posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)

@@ -15,7 +15,7 @@ from solo.errors import Busy, RanAlready, SoloError
 from solo.history import usual
 from solo.identity import read_stat
 from solo.kernel import ENDING, FOREVER, close_all_but, encode
-from solo.process.detach import detach
+from solo.process.holder import detach
 from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_overdue, make_refusal
 
 TYPE_CHECKING = False
@@ -34,13 +34,15 @@ class Notifier(Listener):
 
     def __init__(self, typed: dict[str, Any]) -> None:
         super().__init__(typed)
-        self.directory = find_directory()  # the launcher leaves it while the command runs
+        try:
+            self.directory = posix.getcwdb()  # the launcher leaves it while the command runs
+        except OSError:
+            self.directory = b"/"
 
     def refused(self, error: SoloError) -> None:
         is_silent = isinstance(error, Busy) and ("quiet" in self.typed or "loud_after" in self.typed)
-        if isinstance(error, RanAlready) or is_silent and not error.is_loud:
-            return
-        self.start(lambda: make_refusal(error, self.names))
+        if not isinstance(error, RanAlready) and (error.is_loud or not is_silent):
+            self.start(lambda: make_refusal(error, self.names))
 
     def started(self, run: Run) -> None:
         begin = monotonic()
@@ -67,9 +69,8 @@ class Notifier(Listener):
 
         While the command runs, add the watcher to the `strangers`, which --tree spares.
         """
-        mask = pthread_sigmask(
-            _signal.SIG_BLOCK, _signal.valid_signals()
-        )  # the watcher is to outlive a SIGTERM to the whole unit
+        # The watcher is to outlive a SIGTERM to the whole unit.
+        mask = pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         try:
             waits = strangers is None and is_first_of_unit(self.run)
             if waits:
@@ -132,17 +133,8 @@ class Notifier(Listener):
                 listener.unnotified(f"--notify {reason}")
 
 
-def find_directory() -> bytes:
-    try:
-        return posix.getcwdb()
-    except OSError:
-        return b"/"
-
-
 def is_first_of_unit(run: Any) -> bool:
-    """Return whether the kernel or systemd kills all other processes when this one ends: process 1 or its child, or the
-    main process of a unit.
-    """
+    """Return whether all other processes are killed when this one ends: process 1, its child, or the first of a unit."""
     if posix.getpid() == 1 or run is not None and run.is_below_init:
         return True
     main = posix.environ.get(b"SYSTEMD_EXEC_PID")

@@ -1,8 +1,7 @@
 """The pid that a process of a record has here, and whether the owner of the ticket may be believed about it.
 
-Any user who can write in a shared directory can publish a ticket that names any process. A record is believed about a
-process only if the owner of its file could have signalled that process, by the rules of kill(2). Root and our own user
-are always believed.
+Any user who can write in a shared directory can publish a ticket that names any process. A record is believed only if the
+owner of its file could have signalled that process, by the rules of kill(2). Root and our own user are always believed.
 """
 
 from __future__ import annotations
@@ -61,14 +60,11 @@ def has_launcher(ticket: Ticket) -> bool:
 
 
 def describe_pid(process: Process, theirs: Origin, mine: Origin) -> str:
-    """Return our pid of (pid, start) in the origin `theirs`; if it cannot be seen from here, its own pid and its place,
-    as in `1 on web3`.
-    """
+    """Return our pid of (pid, start) in the origin `theirs`; of one that cannot be seen from here, as in `1 on web3`."""
     place = f"on {escape(theirs.host[:HOST_LENGTH])}" if theirs.host != mine.host else "in another pid namespace"
     return str(find_pid(process, theirs, mine) or f"{process[0]} {place}")
 
 
 def may_signal(uid: int | None, pid: int) -> bool:
     """Return whether the real or the saved user of the process is `uid`. Raises OSError."""
-    real_and_saved = read_status(pid, b"Uid:")[::2]
-    return str(uid).encode() in real_and_saved
+    return str(uid).encode() in read_status(pid, b"Uid:")[::2]

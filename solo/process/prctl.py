@@ -23,9 +23,8 @@ def load_prctl() -> Callable[[int, object], None]:
 
         call = find_function(load_library(), "prctl")
     except ModuleNotFoundError:
-        raise SoloError(
-            "this Python has no ctypes (--tree, --no-orphan, --flock, --fcntl, --via socket need it)"
-        ) from None
+        users = "--tree, --no-orphan, --flock, --fcntl, --via socket"
+        raise SoloError(f"this Python has no ctypes ({users} need it)") from None
     except (ImportError, OSError) as error:
         raise SoloError(f"cannot load ctypes: {error}") from None
 
@@ -37,8 +36,7 @@ def load_prctl() -> Callable[[int, object], None]:
 
 
 def make_die_with() -> Callable[[int], None]:
-    """Return a function for a forked child, called with the launcher's pid: the child gets SIGKILL when the launcher
-    dies.
+    """Return a function that a forked child calls with the launcher's pid: it gets SIGKILL when the launcher dies.
 
     Raises SoloError if prctl(2) fails here: the child could then only end without running its command.
     """

@@ -1,8 +1,7 @@
 """A process that gets a signal: identified by its pid and start time, and signaled through a pidfd.
 
-Without pidfds (a kernel before Linux 5.3, a seccomp filter, a Python built for an old kernel) kill(2) sends the signal
-between two checks of the start time. A process that gets the pid after the first check may get the signal; the second
-check then reports it.
+Without pidfds (before Linux 5.3, a seccomp filter, an old Python) kill(2) sends the signal between two checks of the start
+time. A process that gets the pid after the first may get the signal; the second then reports it.
 """
 
 import _signal
@@ -42,21 +41,27 @@ class Recipient:
 
     def send(self, signal: int) -> None:
         """Send `signal`. Raises ProcessLookupError if the process is gone, another OSError or SoloError."""
-        if self.pidfd is None or not try_signal(self.pidfd, signal):
-            self.verify()
-            posix.kill(self.pid, signal)
-            self.verify_pid_not_reused()
+        try:
+            if self.pidfd is not None:
+                return _signal.pidfd_send_signal(self.pidfd, signal)
+        except AttributeError:
+            pass  # an old Python
+        except OSError as error:
+            if error.errno not in REFUSALS:
+                raise
+        self.verify()
+        posix.kill(self.pid, signal)
+        self.verify_pid_not_reused()
 
     def verify(self) -> None:
         """Verify that the process is the recorded one. Raises ProcessLookupError if it is gone, SoloError if it is hidden."""
         try:
-            is_same = read_stat(self.pid).is_same(self.process[1], self.theirs, self.mine)
+            if read_stat(self.pid).is_same(self.process[1], self.theirs, self.mine):
+                return
         except OSError:
             if is_hidden(self.pid):
                 raise self.make_error("it cannot be seen from here")
-            is_same = False
-        if not is_same:
-            raise ProcessLookupError
+        raise ProcessLookupError
 
     def verify_pid_not_reused(self) -> None:
         """Verify that no other process has the pid now: it may have got the signal. Raises SoloError."""
@@ -69,9 +74,9 @@ class Recipient:
 
     def is_gone(self) -> bool:
         """Return whether the process has ended. False if it cannot be seen any more."""
-        if self.pidfd is not None:
-            return poll([self.pidfd], 0)
         try:
+            if self.pidfd is not None:
+                return poll([self.pidfd], 0)
             self.verify()
         except ProcessLookupError:
             return True
@@ -94,16 +99,3 @@ class Recipient:
         pidfd, self.pidfd = self.pidfd, None
         if pidfd is not None:
             close(pidfd)
-
-
-def try_signal(pidfd: int, signal: int) -> bool:
-    """Send `signal` through a pidfd. Return False if that is refused, by whatever rule. Raises OSError."""
-    try:
-        _signal.pidfd_send_signal(pidfd, signal)
-    except AttributeError:
-        return False
-    except OSError as error:
-        if error.errno not in REFUSALS:
-            raise
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager signalled the launcher."""
+"""Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager signals the launcher."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ NOT_TWICE = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one o
 
 
 def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
-    """Return whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid`, another
-    process of it.
+    """Return whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid` of it.
 
     While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it, by default to all
-    processes. Then assume so if `pid` notices a second signal to end, which may mean "at once". Other signals do no
-    harm twice.
+    processes: assume so if `pid` notices a second signal to end, which may mean "at once". Others do no harm twice.
     """
     try:
         group = read_file("/proc/self/cgroup", 65536)
@@ -28,13 +26,8 @@ def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
     answer = ask("--user" if manager > 1 else "--system", unit) if unit else []
     if "ActiveState=deactivating" in answer:
         return "KillMode=control-group" in answer
-    return bool(answer) and signal in NOT_TWICE and notices(pid, signal)
-
-
-def notices(pid: int, signal: int) -> bool:
-    """Return whether the process catches or blocks the signal. Otherwise a second one makes no difference."""
-    masks = read_status(pid, b"SigCgt:") + read_status(pid, b"SigBlk:")
-    return any(int(mask, 16) >> signal - 1 & 1 for mask in masks)
+    masks = read_status(pid, b"SigCgt:") + read_status(pid, b"SigBlk:")  # to a process without it, two are one
+    return bool(answer) and signal in NOT_TWICE and any(int(mask, 16) >> signal - 1 & 1 for mask in masks)
 
 
 def find_unit(group: str) -> str:

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 
 def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], None] | None = None) -> None:
-    """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Do nothing if it
-    is gone.
+    """Send `signal` to (pid, start) of the record of `ticket`, and SIGCONT if it is stopped. Do nothing if it is gone.
 
-    Call `announce` just before, if the signal is permitted. Raises SoloError if it cannot be signalled, or the owner of
-    the ticket could not have signalled it.
+    Call `announce` just before, if the signal is permitted. Raises SoloError as open_recipient does, or if it is not.
     """
     try:
         with open_recipient(ticket, process) as recipient:
@@ -38,8 +36,7 @@ def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], No
 
 
 def open_recipient(ticket: Ticket, process: Process) -> Recipient:
-    """Return the Recipient of (pid, start), which the record of `ticket` names. Every signal to a process of a record goes
-    through here.
+    """Return the Recipient of (pid, start) of the record of `ticket`: of every signal to a process of a record.
 
     Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have
     signalled it.
@@ -51,14 +48,12 @@ def open_recipient(ticket: Ticket, process: Process) -> Recipient:
         if recipient.is_gone():
             raise ProcessLookupError
     assert ticket.owner_uid is not None
-    writer = find_user(ticket.owner_uid)
-    raise SoloError(
-        f"cannot end pid {recipient.pid}: its record was written by {writer}, a user that could not have signalled it"
-    )
+    why = f"its record was written by {find_user(ticket.owner_uid)}, a user that could not have signalled it"
+    raise SoloError(f"cannot end pid {recipient.pid}: {why}")
 
 
 def send(process: Process, signal: int) -> None:
-    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped; none to one that cannot be identified."""
+    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped; not to one that cannot be identified."""
     try:
         with Recipient(process) as recipient:
             recipient.end(signal)
@@ -71,11 +66,9 @@ def find_roots(ticket: Ticket) -> list[int]:
     record = ticket.read_record()
     if record is None:
         return []
-    if record.child is None:
-        return find_here(ticket, record.launcher)
-    if record.tree is not None and has_launcher(ticket):
+    if record.child and record.tree is not None and has_launcher(ticket):
         return [pid for launcher in find_here(ticket, record.launcher) for pid, _ in find_children(launcher)]
-    return find_here(ticket, record.child)
+    return find_here(ticket, record.child or record.launcher)
 
 
 def find_here(ticket: Ticket, process: Process) -> list[int]:
@@ -106,11 +99,10 @@ def find_descendants(pid: int, besides: Container[Process] = ()) -> list[Process
 
 def read_all() -> Iterator[Stat]:
     """Yield the Stat of every living process. They are read one by one: not a snapshot."""
-    for entry in posix.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = read_stat(entry)
-            except OSError:
-                continue
-            if not stat.is_dead():
-                yield stat
+    for entry in filter(str.isdigit, posix.listdir("/proc")):
+        try:
+            stat = read_stat(entry)
+        except OSError:
+            continue
+        if not stat.is_dead():
+            yield stat

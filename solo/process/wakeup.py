@@ -2,6 +2,8 @@
 
 import posix
 
+from solo.kernel import CLOSED, close
+
 PIPE_SIZE = 65536  # bytes: what a pipe can hold
 
 
@@ -17,7 +19,7 @@ class Wakeup:
     def send(self) -> None:
         """Make `fd` readable. Do nothing after `close`."""
         try:
-            if self.writer >= 0:
+            if self.writer != CLOSED:
                 posix.write(self.writer, b"!")
         except BlockingIOError:
             pass  # the pipe is full, so it is readable
@@ -30,7 +32,7 @@ class Wakeup:
             pass  # it was not readable
 
     def close(self) -> None:
-        fds, self.fd, self.writer = (self.fd, self.writer), -1, -1  # first: a closed number may soon be another file's
+        fds = self.fd, self.writer
+        self.fd = self.writer = CLOSED  # first: a closed number may soon be another file's
         for fd in fds:
-            if fd >= 0:
-                posix.close(fd)
+            close(fd)

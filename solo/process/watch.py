@@ -22,6 +22,7 @@ GATE_BUSY = "busy: another process has its gate locked"
 SLOW_CHECK = 0.2  # seconds between two checks of a process that no descriptor watches exactly
 LONGEST_PAUSE = 60.0  # seconds between two looks at a gate whose queue makes progress
 TIME_SLICES = 0.02  # seconds for which each runnable process may delay the owner of the gate
+IN_ATTRIB = 4  # of inotify(7): the number of links changed, among other attributes
 
 
 def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
@@ -31,19 +32,16 @@ def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
     """
     watches: list[int] = []
     inexact: list[Ticket] = []
+    blind = False
     try:
-        blind = False
         for ticket in tickets:
             found, is_exact = ticket.open_watches() if ticket.is_open else ([], True)
             watches += found
             blind = blind or not found
-            if not is_exact:
-                inexact.append(ticket)
+            inexact += [] if is_exact else [ticket]
         while True:
-            slow = blind or inexact
-            if poll(watches, min(deadline, monotonic() + SLOW_CHECK) if slow else deadline) or blind:
-                return True
-            if any(ticket.has_left() for ticket in inexact):
+            until = min(deadline, monotonic() + SLOW_CHECK) if blind or inexact else deadline
+            if poll(watches, until) or blind or any(ticket.has_left() for ticket in inexact):
                 return True
             if monotonic() >= deadline:
                 return False
@@ -55,9 +53,8 @@ def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
 
 
 def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], bool]":
-    """Return descriptors that report the end of a ticket kept as a file, and whether they report every end.
-
-    `is_orphan`: its launcher has ended. Raises ProcessLookupError if the ticket is no longer in the way.
+    """Return new descriptors, one of which is readable once a ticket kept as a file may have ended, and whether they report
+    every end. `is_orphan`: its launcher has ended. Raises ProcessLookupError if it is no longer in the way.
     """
     record = ticket.read_record()
     if record is None:
@@ -73,8 +70,6 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
         return [], False
     if process is None or record.keep is None:
         return [pidfd], process is not None  # a launcher releases just before it exits, a program long before
-    from solo.process.inotify import watch_links
-
     removal = watch_links(ticket.fd)  # `solo release` removes the ticket while the process lives
     watches = [pidfd] if removal is None else [pidfd, removal]
     if ticket.has_left():
@@ -85,9 +80,8 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
 
 
 def open_pidfd(process: "Process", theirs: "Origin", mine: "Origin") -> "int | None":
-    """Return a pidfd of (pid, start) in the origin `theirs`, readable once that process is dead.
-
-    None if it cannot be opened, or the process cannot be identified. Raises ProcessLookupError if the process is gone.
+    """Return a pidfd of (pid, start) in the origin `theirs`, readable once it is dead, None if it cannot be opened or
+    identified. Raises ProcessLookupError if it is gone.
     """
     pid, start = find_pid(process, theirs, mine), process[1]
     if pid <= 0:
@@ -108,6 +102,22 @@ def open_pidfd(process: "Process", theirs: "Origin", mine: "Origin") -> "int | N
     close(pidfd)
     if gone:
         raise ProcessLookupError
+    return None
+
+
+def watch_links(fd: int) -> "int | None":
+    """Return a new descriptor, readable once the links of an open file change in number; None without inotify(7)."""
+    try:
+        from solo.process.library import find_function, load_library
+
+        library = load_library()
+        watch: int = find_function(library, "inotify_init1")(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        add = find_function(library, "inotify_add_watch")
+    except (ImportError, OSError):
+        return None  # no ctypes
+    if watch >= 0 and add(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB) >= 0:
+        return watch
+    close(watch)  # -1 if this user has too many instances
     return None
 
 
@@ -145,12 +155,11 @@ def wait_crowded_gate(gate: int, path: str, seen: int, patience: float, deadline
 
 
 def make_stuck_error(path: str, owner: int, seconds: float) -> SoloError:
-    """Return what to raise because the process `owner`, 0 if it is not known, has kept `path` locked."""
     return SoloError(f"cannot lock {path}: {describe_stuck(owner, seconds)}")
 
 
 def describe_stuck(owner: int, seconds: float) -> str:
-    """Return `pid 4711 (backup.sh) has kept it locked for 10 seconds (end it: kill 4711)`."""
+    """Return `pid 4711 (backup.sh) has kept it locked for 10 seconds (end it: kill 4711)`; `owner` 0: not known."""
     if not owner:
         return f"another process has kept it locked for {seconds:.0f} seconds (continue or end that process)"
     remedy = f"continue it: kill -CONT {owner}" if is_stopped(owner) else f"end it: kill {owner}"
@@ -167,7 +176,7 @@ def describe_process(pid: int) -> str:
 
 
 def try_lead(fd: int) -> bool:
-    """Lock `fd` by fcntl(2), which does not conflict with flock(2). Return False if another waiter looks for the owner."""
+    """Lock `fd` by fcntl(2), beside flock(2). Return False if another waiter looks for the owner."""
     try:
         lockf(fd, LOCK_EX | LOCK_NB)
         return True

@@ -165,11 +165,11 @@ def set_defaults():
     from solo import kernel as solo_kernel
     from solo import start
     from solo.commands import hold
-    from solo.process import holder, inotify, prctl
+    from solo.process import holder, prctl, watch
 
     solo_kernel.is_umask_dropped = True
     start.wait_go.__defaults__ = (0,)  # a spin is a schedule like any other
-    inotify.watch_links = make_call("watch_links")
+    watch.watch_links = make_call("watch_links")
     prctl.make_die_with = lambda: lambda pid: kernel.enter("set_death_signal", (9,), {})
     hold.GivenProcess.watch = lambda self, origin: None  # a thread
     holder.open = lambda *words: BytesIO()  # of /proc/self/comm
