@@ -1,6 +1,6 @@
 """Refuses a contender that would wait for a run that waits for it.
 
-As in PostgreSQL, the contender that closes the circle finds it: each looks once, when it has joined the queue.
+The contender that closes the circle finds it: each looks once, when it has joined the queue.
 
 - a waiter waits for the holds in its way
 - a hold waits for the waiters below its launcher
@@ -57,9 +57,7 @@ def refuse_deadlock(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> N
 
 
 def find_circle(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> "list[Ticket]":
-    """Return the closed tickets of a circle: a hold in our way, a waiter that it waits for, a hold in the way of that, and
-    so on to our own hold. [] if there is none.
-    """
+    """Return the closed tickets of a circle: a hold in our way, a waiter that it waits for, and so on to our own hold."""
     seen: set[tuple[Process, int]] = set()
 
     def search(queue: "AnyQueue", claim: "Claim", waiting: "Ticket", is_first: bool) -> "list[Ticket]":
@@ -120,13 +118,11 @@ def open_waiters(hold: "Ticket") -> "Iterator[FileTicket]":
     pid = find_pid(process, record.origin, hold.queue.origin)
     for each in [pid] if record.child is None else list_below(pid):
         for ticket in open_waiting(each, hold.queue):
-            theirs = ticket.record
-            assert theirs is not None
-            if record.child is None and not theirs.retains(hold.number):
+            if record.child is not None or ticket.record and ticket.record.retains(hold.number):
+                yield ticket
+            else:
                 ticket.close()
                 ticket.queue.leave()
-            else:
-                yield ticket
 
 
 def list_below(pid: int) -> "Iterator[int]":

@@ -1,8 +1,7 @@
 """Ends holders and waiters, for --replace and `solo stop`.
 
-First SIGTERM, then SIGKILL; first to the command and then to its launcher, so that the launcher exits with the
-command's status. Every process is verified by pid and start time, and signalled only if the owner of the ticket's file
-could have signalled it.
+First SIGTERM, then SIGKILL; first to the command and then to its launcher, which so exits with the command's status.
+Every process is verified, and signalled only if the owner of the ticket's file could have signalled it.
 """
 
 import posix
@@ -31,8 +30,8 @@ GRACE = 2.0  # seconds from the end of the command to that of its launcher, and 
 
 
 class Eviction:
-    """The state of an eviction. `steps` maps (file, state) of a ticket to the number of STEPS taken and when the next
-    one is due; `refused` the file of a ticket that cannot be ended to its error.
+    """An eviction. `steps`: by (file, state) of a ticket, the number of STEPS taken and when the next one is due;
+    `refused`: by file, the error of a ticket that cannot be ended.
     """
 
     def __init__(self, kill_after: float) -> None:
@@ -50,9 +49,9 @@ class Eviction:
         try:
             left = [ticket for ticket in tickets if not ticket.is_open and names_owner(ticket)]
             waiters = [ticket for ticket in tickets if not ticket.is_hold]
-            holders = [ticket for ticket in tickets if ticket.is_hold]
-            if any(ticket in left for ticket in waiters):
-                holders = []
+            holders = (
+                [] if any(ticket in left for ticket in waiters) else [ticket for ticket in tickets if ticket.is_hold]
+            )
             due = [self.advance(ticket, now) for ticket in waiters + holders if ticket not in left]
             return min(due + [now + LOOK_AGAIN] * bool(left), default=FOREVER)
         finally:
@@ -98,10 +97,8 @@ def names_owner(ticket: "Ticket") -> bool:
 
 
 def ask_to_end(ticket: "Ticket") -> "float | None":
-    """Send SIGTERM to the command.
-
-    Send it to the launcher, which forwards it, if no command runs yet, with --tree, or if the owner of the ticket could
-    not signal the command, as after sudo(8).
+    """Send SIGTERM to the command; to the launcher, which forwards it, if no command runs yet, with --tree, or if the
+    owner of the ticket could not signal the command, as after sudo(8).
     """
     record = read_record(ticket)
     process = record.child
@@ -124,7 +121,7 @@ def announce_kept(ticket: "Ticket", record: "Record") -> None:
 
 
 def kill_command(ticket: "Ticket") -> "float | None":
-    """Send SIGKILL to the command, with --tree also to the launcher's other descendants. Return the time to the next step."""
+    """Send SIGKILL to the command, with --tree also to the launcher's other descendants."""
     record = read_record(ticket)
     end_one(ticket, record.child or record.launcher, SIGKILL)
     if record.tree is None or not has_launcher(ticket) or record.child is None:
@@ -136,8 +133,7 @@ def kill_command(ticket: "Ticket") -> "float | None":
 def kill_descendants(ticket: "Ticket", record: "Record", command: "Process") -> None:
     """Send SIGKILL to the descendants of the launcher, except its children from before the command.
 
-    A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have
-    signalled it.
+    A launcher in another namespace does that itself. Raises SoloError as open_recipient does.
     """
     mine = ticket.queue.origin
     if (record.origin.pid_namespace, record.origin.time_namespace) != (mine.pid_namespace, mine.time_namespace):
@@ -171,16 +167,16 @@ def refuse(ticket: "Ticket") -> "float | None":
     """Raise SoloError: no step is left."""
     record = read_record(ticket)
     pid = describe_pid(record.child or record.launcher, record.origin, ticket.queue.origin)
-    if record.descriptor is not None:
-        from solo.text.remedies import quote_path
+    if record.descriptor is None:
+        raise SoloError(f"cannot end pid {pid}: it does not end even by SIGKILL")
+    from solo.text.remedies import quote_path
 
-        path = decode(record.descriptor[-1])
-        remedy = f"list them: fuser {quote_path(path)}"
-        raise SoloError(f"pid {pid} has ended, but a process that it started has {path} open ({remedy})")
-    raise SoloError(f"cannot end pid {pid}: it does not end even by SIGKILL")
+    path = decode(record.descriptor[-1])
+    remedy = f"list them: fuser {quote_path(path)}"
+    raise SoloError(f"pid {pid} has ended, but a process that it started has {path} open ({remedy})")
 
 
-STEPS = (ask_to_end, kill_command, kill_launcher)
+STEPS = (ask_to_end, kill_command, kill_launcher)  # each returns the seconds until the next, None: --kill-after
 
 
 def end_one(ticket: "Ticket", process: "Process", signal: int, announce: "Callable[[], None] | None" = None) -> None:

@@ -1,8 +1,6 @@
-"""Locks the user's files beside the name: with flock(2) for --flock, with fcntl(2) for --fcntl. So solo and the programs
-that use either exclude each other.
+"""Locks the user's files beside the name, as other programs do: with flock(2) for --flock, with fcntl(2) for --fcntl.
 
-The files are never written, truncated, renamed or removed. They cannot record an orphan, so the command dies with its
-launcher.
+The files are never written, truncated, renamed or removed. They cannot record an orphan: the command dies with its launcher.
 """
 
 import os
@@ -42,17 +40,11 @@ class Flock:
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"
     access: "dict[int, int]" = {}  # that open(2) needs; as flock(1) reads only, a script can be executed while locked
-
-    @staticmethod
-    def find_owner(fd: int, mode: int) -> int:
-        return find_lock_owner(fd)
+    find_owner: Any = staticmethod(lambda fd, _: find_lock_owner(fd))
+    queue = property(lambda self: self)
 
     def __init__(self, fd: int, mode: str) -> None:
         self.fd, self.mode = fd, mode
-
-    @property
-    def queue(self) -> "Flock":
-        return self
 
     def leave(self) -> None:
         pass  # there is no queue
@@ -98,9 +90,8 @@ def lock_files(
 ) -> None:
     """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
-    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. Of the `plan`
-    only `flock`, `fcntl`, `file_deadline` and `verbose` count; `watch` is as for Attempt. `is_program`: do not refuse
-    locks of this process, which may be those of other threads. Raises Busy, SoloError.
+    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `watch` is as
+    for Attempt. `is_program`: do not refuse locks of this process, which may be of other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
     files: dict[tuple[int, int], dict[Kind, str]] = {}
@@ -169,10 +160,8 @@ def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
     except OSError:
         return  # a file system or kernel without that kind of lock
     if owner and owner != os.getpid() and not descends_from(os.getppid(), owner):
-        say(
-            f"{path}: {describe_locker(owner)} holds a lock of {other.system_call},"
-            f" which --{kind.option} does not exclude (use --{other.option} {path})"
-        )
+        lock_of = f"{describe_locker(owner)} holds a lock of {other.system_call}"
+        say(f"{path}: {lock_of}, which --{kind.option} does not exclude (use --{other.option} {path})")
 
 
 def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:
@@ -180,17 +169,14 @@ def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:
     for entry in os.listdir("/proc/self/fd"):
         try:
             if identify(os.fstat(int(entry))) == identity and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
-                raise SoloError(
-                    f"{path}: cannot be locked: this program would lose its own fcntl(2) lock on it (release that first)"
-                )
+                why = "this program would lose its own fcntl(2) lock on it (release that first)"
+                raise SoloError(f"{path}: cannot be locked: {why}")
         except OSError:
             continue
 
 
 def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
-    """Raise SoloError if an ancestor, an inherited descriptor or this process since before its exec holds the lock: it
-    would outlive our command.
-    """
+    """Raise SoloError if an ancestor, an inherited descriptor or this process, since before its exec, holds the lock."""
     if owner and descends_from(os.getppid(), owner):
         raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
     for entry in os.listdir("/proc/self/fd"):

@@ -1,7 +1,6 @@
 """Open file description locks of fcntl(2) on whole files, called as flock(2) is.
 
-They conflict with the classic locks of fcntl(2) and lockf(3). Closing another descriptor of the file does not release
-them, as it releases the classic ones.
+They conflict with the classic locks of fcntl(2) and lockf(3), but closing another descriptor does not release them.
 """
 
 import fcntl
@@ -28,10 +27,7 @@ def make_request(mode: int, start: int = 0, length: int = 0) -> bytes:
 
 
 def find_owner(fd: int, mode: int = fcntl.LOCK_EX) -> int:
-    """Return the pid of a process whose fcntl(2) lock is in the way of `mode`; 0 if there is none or it is not known.
-
-    Take no lock. Raises OSError.
-    """
+    """Return the pid of a process whose fcntl(2) lock is in the way of `mode`; 0: none, or not known. Raises OSError."""
     kind, _, _, _, pid = struct.unpack(FORMAT, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, make_request(mode)))
     if kind == fcntl.F_UNLCK:
         return 0
@@ -45,13 +41,13 @@ def is_byte_locked(fd: int, offset: int) -> bool:
 
 
 def find_unnamed_owner(fd: int) -> int:
-    """Return the pid of a process that has a lock of this kind on the file, an ancestor of this one first.
+    """Return the pid of a process that has such a lock on the file, an ancestor first; 0: none can be seen.
 
-    0 if none can be seen. Only the processes themselves show such locks: /proc/locks has no pid.
+    Only the processes themselves show such locks: /proc/locks has no pid.
     """
     path = os.readlink(f"/proc/self/fd/{fd}")
     parents = [pid for pid, _ in walk_parents(os.getppid())]
-    others = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    others = map(int, filter(str.isdigit, os.listdir("/proc")))
     return next((pid for pid in (*parents, *others) if has_locked(pid, path)), 0)
 
 

@@ -50,8 +50,8 @@ class Store(Protocol):
 class PeriodGuard:
     """The one run of `names` in a period of `length` seconds.
 
-    `stores` keep the last run. `ran` is the LastRun that we write there, and `written` lists all that we have
-    written. `claims` lists (store, the LastRun that was there before).
+    `stores` keep the last run. `ran` is the LastRun that we write there, `written` all that we have written, `claims`
+    lists (store, the LastRun before).
     """
 
     def __init__(self, plan: "Plan") -> None:

@@ -1,8 +1,5 @@
 """Policies for other contenders of the same name: N of --wait, --latest, --replace, --replace-after.
 
-Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is
---replace where something runs, and its pending queue of one is --latest.
-
 The queue calls a policy at five points: `act` without the gate, all others with the gate locked.
 """
 
@@ -77,10 +74,9 @@ class MaxWaiting(Policy):
 
 
 class Latest(Policy):
-    """Supersede the waiters ahead of us: send each the wake signal.
+    """Supersede the waiters ahead of us: send each the wake signal, with the gate locked, so that none acquires first.
 
-    With the gate locked, so that none acquires first. A signal that arrives just before the waiter's system call has no
-    effect until that call ends, as Python only notes it: repeat it a few times.
+    One that arrives just before the waiter's system call has no effect until that call ends: repeat it a few times.
     """
 
     def __init__(self) -> None:
@@ -91,11 +87,9 @@ class Latest(Policy):
         return wants_the_same(ticket, record)
 
     def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
-        self.has_woken = False
-        for ticket in find_waiters(queue, waiting):
-            if wants_the_same(ticket, record) and wake(ticket):
-                self.has_woken = True
-            ticket.close()
+        waiters = find_waiters(queue, waiting)
+        self.has_woken = any([wants_the_same(ticket, record) and wake(ticket) for ticket in waiters])
+        close_all(waiters)
 
     def act(self, deadline: float) -> float:
         if not self.has_woken or self.pause > LONGEST_PAUSE:
@@ -166,8 +160,7 @@ class Replace(Policy):
 
 
 class ReplaceAfter(Replace):
-    """Do as Replace once the oldest conflicting holder has run for `limit` seconds (float), or after `limit` skips
-    (int); until then nothing.
+    """Do as Replace once the oldest conflicting holder has run for `limit` seconds (float), or after `limit` skips (int).
 
     `due` is when the holder will have run that long, on the monotonic clock. Once it has, the deadline no longer counts.
     """
@@ -222,11 +215,10 @@ def find_waiters(queue: "Queue", waiting: "Ticket | None") -> "list[Ticket]":
         ticket = queue.open_ticket(file) if file.startswith(SEAT) and (waiting is None or file < waiting.file) else None
         if ticket is None:
             continue
-        launcher = identify_launcher(ticket)
-        if len(waiters) >= MOST_OPEN or ticket.state is not LIVE or launcher in running:
+        is_waiter = identify_launcher(ticket) not in running and ticket.state is LIVE
+        if len(waiters) >= MOST_OPEN or not is_waiter:
             ticket.close()
-        if ticket.state is LIVE and launcher not in running:
-            waiters.append(ticket)
+        waiters += [ticket] if is_waiter else []
     return waiters
 
 

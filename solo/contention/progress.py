@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from solo.modes import Claim
     from solo.record import Record
 
-    Show = Callable[[Callable[[], str]], float]  # shows what a function describes; returns when it is due again
-
 TICK = 1.0  # seconds, on a terminal
 MINUTE = 60.0
 CLEAR, DIM, PLAIN = b"\r\x1b[2K", b"\x1b[2m", b"\x1b[0m"
@@ -37,8 +35,7 @@ usual_runs: "dict[object, Usual | None]" = {}  # what find_usual_run returned, b
 class Watch:
     """Blocks for a contender of `names` and shows that on stderr, which may be a terminal or a CI log.
 
-    `deadline` is when the contender gives up, on the monotonic clock. `is_verbose`: also print the holder whenever it
-    changes.
+    `deadline`: when it gives up, on the monotonic clock. `is_verbose`: also print the holder whenever it changes.
     """
 
     def __init__(self, names: "list[str]", deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool) -> None:
@@ -49,14 +46,30 @@ class Watch:
         self.printed = ("", "")
 
     def __call__(self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
-        """Call `block` until it returns True, only once if `in_one_go`. Return False at `look_again`."""
+        """Call `block` until it returns True, only once if `in_one_go`. Return False at `look_again`.
+
+        Show our state whenever that is due. A signal that ends the launcher clears the live line first.
+        """
         if self.is_verbose:
             self.print_holder(describe()[1])
-        if self.is_terminal:
-            return self.show_line(block, look_again, describe, in_one_go)
-        if self.is_log:
-            return self.block_and_show(block, look_again, describe, in_one_go, self.log)
-        return block(look_again)
+        if not (self.is_terminal or self.is_log):
+            return block(look_again)
+        show = self.draw if self.is_terminal else self.log
+        changed = {number: getsignal(number) for number in ENDING if self.is_terminal and getsignal(number) == SIG_DFL}
+        for number in changed:
+            signal(number, self.clear_and_end)
+        try:
+            while True:
+                due = show(lambda: f"{self.name}: {self.describe_state(describe, in_one_go)}")
+                if block(look_again if in_one_go else min(look_again, due)):
+                    return True
+                if monotonic() >= look_again:
+                    return False
+        finally:
+            if self.is_terminal:
+                self.write(CLEAR)
+            for number, disposition in changed.items():
+                signal(number, disposition)
 
     def print_holder(self, description: str) -> None:
         """Print the description, unless only the age of the hold has changed."""
@@ -66,35 +79,12 @@ class Watch:
             self.printed, self.last_shown = holder, monotonic()
             say_promptly(f"{self.name}: waiting: {description}")
 
-    def block_and_show(
-        self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool, show: "Show"
-    ) -> bool:
-        """Block, and show our state whenever that is due."""
-        while True:
-            due = show(lambda: f"{self.name}: {self.describe_state(describe, in_one_go)}")
-            if block(look_again if in_one_go else min(look_again, due)):
-                return True
-            if monotonic() >= look_again:
-                return False
-
     def log(self, describe_state: "Callable[[], str]") -> float:
         """Print the state once a minute."""
         if monotonic() >= self.last_shown + MINUTE:
             self.last_shown = monotonic()
             say_promptly(describe_state())
         return self.last_shown + MINUTE
-
-    def show_line(self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool) -> bool:
-        """Block and show the live line. A signal that ends the launcher clears it first."""
-        changed = {number: getsignal(number) for number in ENDING if getsignal(number) == SIG_DFL}
-        for number in changed:
-            signal(number, self.clear_and_end)
-        try:
-            return self.block_and_show(block, look_again, describe, in_one_go, self.draw)
-        finally:
-            self.write(CLEAR)
-            for number, disposition in changed.items():
-                signal(number, disposition)
 
     def clear_and_end(self, number: int, _: object) -> None:
         """Clear the line, then die by the signal."""
@@ -133,10 +123,7 @@ class Watch:
 
 
 def describe_wait(queue: "Queue", record: "Record", waiting: "Ticket | None") -> "tuple[int | None, str, str]":
-    """Return (our position in the queue, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m` or "").
-
-    Without the gate: the result is only shown.
-    """
+    """Return (our position, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m` or ""). Without the gate."""
     try:
         files = sorted(queue.list_files())
         before = [file for file in files if file.startswith(SEAT) and (waiting is None or file < waiting.file)]
@@ -156,21 +143,19 @@ def forecast_wait(holds: "list[Ticket]", waiters: "list[Ticket]", wanted: "Claim
     """Return `usually 4m each: about 6m`, or "" if it is not known of a run ahead how long it usually takes."""
     from solo.history.usual import estimate_wait
 
-    usual: list[Usual] = []
+    medians: list[float] = []
     running: list[tuple[float, Claim]] = []
     ahead: list[tuple[float, Claim]] = []
     for ticket in (*holds, *waiters):
-        each = know_usual_run(ticket)
-        if each is None:
-            return ""
+        usual = know_usual_run(ticket)
         age = time() - ticket.record.since if ticket.record else 0.0
-        left = each.find_left(age) if ticket.is_hold else each.median
-        if left is None:
+        left = None if usual is None else usual.find_left(age) if ticket.is_hold else usual.median
+        if usual is None or left is None:
             return ""
-        usual.append(each)
+        medians.append(usual.median)
         (running if ticket.is_hold else ahead).append((left, read_claim(ticket)))
-    words = {format_rough(each.median) for each in usual}
-    usually = f"usually {words.pop()}{' each' * (len(usual) > 1)}: " if len(words) == 1 else ""
+    words = set(map(format_rough, medians))
+    usually = f"usually {words.pop()}{' each' * (len(medians) > 1)}: " if len(words) == 1 else ""
     return f"{usually}about {format_rough(estimate_wait(running, ahead, wanted))}"
 
 
