@@ -93,19 +93,6 @@ def test_thread_behind_more_waiters_than_descriptors_is_refused(lab, files):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_program_that_would_wait_for_itself_ends(lab):
-    code = """
-@solo.Lock("job", wait=math.inf)
-def inner(): print("called")
-@solo.Lock("job", wait=math.inf)
-def outer(): inner()
-outer()
-"""
-    status, out, err = lab.run_code(code)
-
-    assert (status, out) == (1, "") and "would wait for itself" in err.splitlines()[-1]
-
-
 def test_task_is_refused_but_not_another_task(kind):
     async def work():
         async with lock("job"):

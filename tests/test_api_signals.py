@@ -156,14 +156,18 @@ print(stuck, last)
 @pytest.mark.parametrize("lock", ["global", "own"])
 def test_interrupt_at_each_bytecode_releases(lab, via, lock):
     """A sample of the bytecodes of an acquire and a release in the main thread; all of them in `make torture`."""
-    first, step = (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, 20), 19)
-    program = lab.start_code(AT_EACH_BYTECODE, first, step, lock)
+    interrupt_each(lab, AT_EACH_BYTECODE, 19, lock)
 
+
+def interrupt_each(lab, code, step, *words):
+    """Run a program that interrupts itself at each step-th point, and prints how often it got stuck, and its last point."""
+    first, step = (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, step + 1), step)
+    program = lab.start_code(code, first, step, *words)
     out, err = program.communicate()
 
     stuck, last = map(int, out.split())
     tally.add(stuck=stuck, interrupts=last // step)
-    assert (stuck, err) == (0, b"") and last > 100
+    assert (program.returncode, stuck, err) == (0, 0, b"") and last > 100
 
 
 AT_EACH_LINE_OF_RUN = """
@@ -203,13 +207,7 @@ print(stuck, last)
 @pytest.mark.timeout(600)
 def test_interrupt_at_each_line_of_run_ends_the_launcher(lab):
     """A sample of the lines of solo.run and Popen; all of them in `make torture`. No child is left, alive or dead."""
-    first, step = (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, 12), 11)
-
-    status, out, err = lab.run_code(AT_EACH_LINE_OF_RUN, first, step)
-
-    stuck, last = map(int, out.split())
-    tally.add(stuck=stuck, interrupts=last // step)
-    assert (status, stuck, err) == (0, 0, "") and last > 100
+    interrupt_each(lab, AT_EACH_LINE_OF_RUN, 11)
 
 
 def test_each_signal_is_handled_once(lab, via):

@@ -123,16 +123,6 @@ def test_time_limit_ends_a_wait_for_a_later_hold(files):
     assert blocking.watched == {} and find_holders("job") == []
 
 
-def test_a_wait_that_ended_leaves_no_thread(lab, files):
-    lab.hold("job")
-    for _ in range(30):
-        with pytest.raises(solo.Busy):
-            solo.Lock("job", wait=0.01).acquire()
-
-        assert blocking.watched == {}
-    until(lambda: "solo watches a file" not in {thread.name for thread in threading.enumerate()})
-
-
 def test_error_of_flock_is_raised_and_acquires_nothing(lab, files, monkeypatch):
     def fail(*_):
         raise OSError(37, "No locks available")

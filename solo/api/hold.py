@@ -31,8 +31,8 @@ class Hold:
         self.depth = 1  # the number of times that a reentrant Lock acquired it
         self._tickets = tickets
         self._pid = os.getpid()
-        self._owner: Callable[[], object] = no_owner  # the thread or task that acquired it, if it still exists
-        self._thread: Callable[[], object] = no_owner  # the thread in which it was acquired
+        self._owner: Callable[[], object] = lambda: None  # the thread or task that acquired it, if it still exists
+        self._thread: Callable[[], object] = lambda: None  # the thread in which it was acquired
         all_holds.add(self)
 
     @property
@@ -133,10 +133,6 @@ def release_all(tickets: list[Any]) -> None:
     for ticket in reversed(tickets):
         ticket.release()
         ticket.queue.leave()
-
-
-def no_owner() -> None:
-    """Stand in for a weak reference until the Hold has an owner."""
 
 
 def identify_file(fd: int) -> Optional[tuple[int, int]]:
