@@ -109,7 +109,7 @@ torture: $(MADE) ## inject kills and faults for MINUTES=60, from one seed; SEED=
 simulation: $(MADE) ## run solo's files in a simulated kernel, in random schedules, for SECONDS=60 of CPU; SEED=n replays; ARGS=--exhaustive, --record
 	@cd tests && nice ../$(VENV_PYTHON) -m simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-bench: $(VENV)/bench ## measure speed beside a floor and peers, report regressions; ARGS='launch queue', ARGS=--record
+bench: $(VENV)/bench ## measure speed beside a floor and peers; ARGS='launch queue', ARGS=--record
 	@$(PYTHON) tests/tools.py
 	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
 

@@ -1,34 +1,6 @@
-"""Reports of the results: regressions against the record, and tables, which docs/evidence.md has too."""
+"""The results as tables, which docs/evidence.md has too."""
 
 from measured import format_measured
-
-FEWEST = 3  # turns; fewer show no spread
-NOISE = 1.05  # a smaller ratio of medians is no change, however small their spread
-
-
-def find_worse(measures: dict, recorded: dict) -> list:
-    """Return a line for each ratio of solo to a floor or peer whose median exceeds the recorded one by more than the noise.
-
-    The noise is the larger of the two spreads from first to third quartile, and at least 5 %. Only ratios count: a slower machine
-    slows the floor too.
-    """
-    worse = []
-    for title, row, other, (first, median, last) in list_ratios(measures):
-        for *where, (old_first, old_median, old_last) in list_ratios(recorded):
-            spread = max(last - first, old_last - old_first)
-            if where == [title, row, other] and median > max(old_median + spread, old_median * NOISE):
-                was = f"was {old_median:.2f}, noise {spread:.2f}"
-                worse.append(f"worse than recorded: {title}: {row}: {median:.2f} x {other}, {was}")
-    return worse
-
-
-def list_ratios(measures: dict):
-    """Yield (title, row, reference, quartiles) of the rows of solo with enough turns to compare."""
-    for title, measure in measures.items():
-        for row, found in measure["rows"].items():
-            if row.startswith("solo") and found.get("turns", measure["turns"]) >= FEWEST:
-                for other, cuts in found["ratios"].items():
-                    yield title, row, other, cuts
 
 
 def make_tables(results: dict) -> dict:
