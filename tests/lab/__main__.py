@@ -13,7 +13,7 @@ from .cell import measure
 from .peers import PEERS
 from .report import Report
 from .scenes import SCENES
-from .verdicts import UNKNOWN
+from .verdicts import UNKNOWN, VERDICTS
 
 AT_ONCE = 4  # most of a cell's time is waiting
 WORDS = [word for word in sys.argv[1:] if word != "--record"]
@@ -50,11 +50,11 @@ def measure_all(peers, scenes) -> dict:
     def run(cell):
         scene, peer = cell
         outcome = measure(peer, scene)
-        if outcome.verdict is UNKNOWN:  # a busy machine: try once more
+        if outcome.verdict == UNKNOWN:  # a busy machine: try once more
             outcome = measure(peer, scene)
         outcomes[scene][peer.name] = outcome
         done = sum(map(len, outcomes.values()))
-        result = f"{outcome.verdict.sign} {peer.name}: {SCENES[scene].title}: {outcome.words}"
+        result = f"{VERDICTS[outcome.verdict][0]} {peer.name}: {SCENES[scene].title}: {outcome.words}"
         print(f"{done}/{len(cells)} {result}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -64,7 +64,7 @@ def measure_all(peers, scenes) -> dict:
         "distribution": platform.freedesktop_os_release()["PRETTY_NAME"],
         "peers": {peer.name: {"version": peer.find_version(), "skip": peer.skip, "wait": peer.wait} for peer in peers},
         "scenes": {scene: {"title": SCENES[scene].title, "good": SCENES[scene].good} for scene in scenes},
-        "outcomes": {scene: {name: outcome.to_json() for name, outcome in outcomes[scene].items()} for scene in scenes},
+        "outcomes": outcomes,
     }
 
 

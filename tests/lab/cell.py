@@ -13,7 +13,7 @@ from measured import ROOT
 from .peers import Peer
 from .scenes import SCENES
 from .trial import Stuck, Trial
-from .verdicts import BAD, NONE, TWO, UNKNOWN, VERDICTS, Outcome
+from .verdicts import NONE, TWO, UNKNOWN, VERDICTS, Outcome, bad
 
 LIMIT = 180  # seconds; a cell that takes longer is the lab's failure, not the peer's
 
@@ -21,11 +21,11 @@ LIMIT = 180  # seconds; a cell that takes longer is the lab's failure, not the p
 def measure(peer, scene) -> Outcome:
     """Return the outcome, even if the peer hangs: all its processes end with their namespace."""
     if SCENES[scene].waits and peer.wait is None:
-        return Outcome(NONE, NONE.meaning)
+        return Outcome(NONE, VERDICTS[NONE][1])
     user = () if os.geteuid() == 0 else ("--map-root-user",)
     isolated = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with tempfile.TemporaryDirectory(prefix="lab.") as place:
-        words = [*isolated, sys.executable, "-m", "lab.cell", peer.to_json(), scene, place]
+        words = [*isolated, sys.executable, "-m", "lab.cell", json.dumps(peer), scene, place]
         options = {"cwd": ROOT / "tests", "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
         try:
             done = subprocess.run(words, timeout=LIMIT, **options)
@@ -33,8 +33,7 @@ def measure(peer, scene) -> Outcome:
             return Outcome(UNKNOWN, f"no outcome within {LIMIT} s")
     if done.returncode:
         return Outcome(UNKNOWN, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
-    verdict, words = json.loads(done.stdout)
-    return Outcome(VERDICTS[verdict], words)
+    return Outcome(*json.loads(done.stdout))
 
 
 def play(peer, scene, place) -> Outcome:
@@ -43,12 +42,11 @@ def play(peer, scene, place) -> Outcome:
     try:
         outcome = SCENES[scene].run(trial)
     except Stuck as reason:
-        outcome = Outcome(BAD, str(reason))
-    return Outcome(TWO, TWO.meaning) if trial.read("overlap") else outcome
+        outcome = bad(str(reason))
+    return Outcome(TWO, VERDICTS[TWO][1]) if trial.read("overlap") else outcome
 
 
 if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a shell may start background jobs with them ignored
         signal.signal(number, signal.SIG_DFL)
-    outcome = play(Peer(*json.loads(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))
-    print(json.dumps([outcome.verdict.name, outcome.words]))
+    print(json.dumps(play(Peer(*json.loads(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))))

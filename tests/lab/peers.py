@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from typing import NamedTuple
@@ -23,9 +22,6 @@ class Peer(NamedTuple):
 
     def is_installed(self) -> bool:
         return shutil.which(self.program) is not None
-
-    def to_json(self) -> str:
-        return json.dumps(self)
 
     def find_version(self) -> str:
         if self.program == "solo":

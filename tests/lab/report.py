@@ -17,16 +17,14 @@ class Report:
         self.measured = f"{format_measured(data)}, {data['distribution']}"
 
     def get(self, scene, peer):
-        """Return (verdict, words)."""
-        outcome = self.data["outcomes"][scene][peer]
-        return VERDICTS[outcome["verdict"]], outcome["words"]
+        return self.data["outcomes"][scene][peer].verdict
 
     def find(self, scene, *verdicts) -> list:
         """Return the peers for which the scene ended in one of these verdicts."""
-        return [peer for peer in self.peers if self.get(scene, peer)[0] in verdicts]
+        return [peer for peer in self.peers if self.get(scene, peer) in verdicts]
 
     def find_faultless(self) -> list:
-        return [peer for peer in self.peers if all(self.get(scene, peer)[0] in (GOOD, NOTE) for scene in self.scenes)]
+        return [peer for peer in self.peers if all(self.get(scene, peer) in (GOOD, NOTE) for scene in self.scenes)]
 
     def has_gaps(self) -> bool:
         return any(self.find(scene, UNKNOWN) for scene in self.scenes)
@@ -36,18 +34,17 @@ class Report:
         fails = "is the only one that fails" if len(faultless) == 1 else "fail"
         noted = [scene for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
         titles = ", ".join(self.scenes[scene]["title"] for scene in noted)
-        return f"{', '.join(faultless) or 'None'} {fails} in no scene." + f" It has a note (~) in: {titles}." * bool(
-            noted
-        )
+        note = f" It has a note (~) in: {titles}." if noted else ""
+        return f"{', '.join(faultless) or 'None'} {fails} in no scene.{note}"
 
     def matrix(self) -> str:
         """Return the table of all signs, and their meaning."""
         lines = [f"| | {' | '.join(self.peers)} |", "|---|" + ":-:|" * len(self.peers)]
         for scene, details in self.scenes.items():
-            signs = (self.get(scene, peer)[0].sign for peer in self.peers)
+            signs = (VERDICTS[self.get(scene, peer)][0] for peer in self.peers)
             lines.append(f"| {details['title']} | {' | '.join(signs)} |")
-        used = [verdict for verdict in VERDICTS.values() if any(self.find(scene, verdict) for scene in self.scenes)]
-        return "\n".join([*lines, "", ", ".join(f"{verdict.sign} {verdict.meaning}" for verdict in used) + "."])
+        used = [VERDICTS[one] for one in VERDICTS if any(self.find(scene, one) for scene in self.scenes)]
+        return "\n".join([*lines, "", ", ".join(map(" ".join, used)) + "."])
 
     def to_evidence(self) -> str:
         """Return the scenes in which two jobs ran at once, the table of all, and a summary."""

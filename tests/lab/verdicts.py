@@ -1,38 +1,22 @@
 """The verdicts on a scene, from best to worst."""
 
+from functools import partial
 from typing import NamedTuple
 
-
-class Verdict(NamedTuple):
-    name: str
-    sign: str
-    meaning: str
-
-
-GOOD = Verdict("good", "✓", "good")
-NOTE = Verdict("note", "~", "worth knowing")
-BAD = Verdict("bad", "✗", "fails")
-TWO = Verdict("two", "2", "two jobs ran at once")
-NONE = Verdict("none", "–", "has no such mode")
-UNKNOWN = Verdict("unknown", "?", "could not be measured here")
-VERDICTS = {verdict.name: verdict for verdict in (GOOD, NOTE, BAD, TWO, NONE, UNKNOWN)}
+GOOD, NOTE, BAD, TWO, NONE, UNKNOWN = "good", "note", "bad", "two", "none", "unknown"
+VERDICTS = {  # their sign and meaning
+    GOOD: ("✓", "good"),
+    NOTE: ("~", "worth knowing"),
+    BAD: ("✗", "fails"),
+    TWO: ("2", "two jobs ran at once"),
+    NONE: ("–", "has no such mode"),
+    UNKNOWN: ("?", "could not be measured here"),
+}
 
 
 class Outcome(NamedTuple):
-    verdict: Verdict
+    verdict: str
     words: str
 
-    def to_json(self):
-        return {"verdict": self.verdict.name, "words": self.words}
 
-
-def good(words):
-    return Outcome(GOOD, words)
-
-
-def note(words):
-    return Outcome(NOTE, words)
-
-
-def bad(words):
-    return Outcome(BAD, words)
+good, note, bad = (partial(Outcome, verdict) for verdict in (GOOD, NOTE, BAD))
