@@ -665,11 +665,6 @@ def read_state(pid):
         return "gone"
 
 
-def make_witness(mode, names, slots, take, tag, delay):
-    """Return the words of a command that logs any overlap; see witness.py."""
-    return [sys.executable, "-IS", *map(str, (TESTS / "witness.py", mode, ",".join(names), slots, take, tag, delay))]
-
-
 def count_switches(pid, kinds=("voluntary", "nonvoluntary")):
     """Count the context switches of a process. The count does not change while it sleeps."""
     rows = (row for row in open(f"/proc/{pid}/status") if "ctxt_switches" in row)

@@ -12,6 +12,7 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 WHOLE = os.environ.get("SOLO_TORTURE") == "whole"
 SEED = int(os.environ.get("SOLO_SEED") or random.SystemRandom().randrange(1 << 32))
@@ -66,37 +67,26 @@ def rounds(sample: int, whole: int):
 
 
 def choose(points: list, sample: int):
-    """Yield points in random order while there is time: a sample, or with SOLO_TORTURE=whole all that are not recorded yet."""
+    """Yield points in random order while there is time: a sample, or with SOLO_TORTURE=whole all."""
     write({"of": len(points)})
     if POINT:
         points = [POINT]
-    hit = set(read(FILE).points) if FILE else set()
-    left = [point for point in points if point not in hit]
-    for point in make_random("points").sample(left, len(left) if WHOLE else min(sample, len(left))):
+    for point in make_random("points").sample(points, len(points) if WHOLE else min(sample, len(points))):
         if not is_time_left():
             return
         note(point)
         yield point
 
 
-class Tally:
-    """The work of one part: its `counts`, and the `points` that it tried of the `of` that there are."""
-
-    def __init__(self):
-        self.counts, self.points, self.of = Counter(), [], 0
-
-    def add_record(self, record: dict):
-        self.of = record.get("of", self.of)
-        self.points += [record["point"]] if "point" in record else []
+def read(file) -> SimpleNamespace:
+    """Return the work of a part: its `counts`, and the `points` that it tried of the `of` that there are."""
+    tally = SimpleNamespace(counts=Counter(), points=[], of=0)
+    for record in map(json.loads, Path(file).read_text().splitlines() if os.path.exists(file) else ()):
+        tally.of = record.get("of", tally.of)
+        tally.points += [record["point"]] if "point" in record else []
         for what, amount in record.get("add", {}).items():
             if isinstance(amount, dict):
-                self.counts.setdefault(what, Counter()).update(amount)
+                tally.counts.setdefault(what, Counter()).update(amount)
             else:
-                self.counts[what] += amount
-
-
-def read(file) -> Tally:
-    tally = Tally()
-    for line in Path(file).read_text().splitlines() if os.path.exists(file) else ():
-        tally.add_record(json.loads(line))
+                tally.counts[what] += amount
     return tally

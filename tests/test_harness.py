@@ -8,6 +8,9 @@ import sys
 import pytest
 from conftest import ROOT, TESTS
 
+from solo.commands.list import collect
+from solo.text.tables import format_times
+
 NAMES = {"job", "busy"}  # also names of those tests
 TESTS_OF_VIEWS = (
     "tests/test_cli.py::test_list_in_a_pipe_is_plain_aligned_text",
@@ -35,6 +38,14 @@ def test_no_socket_of_another_process_is_seen_without_a_network_namespace(lab, t
 
     assert NAMES <= set(view.stdout.split("\0"))
     assert result.returncode == 0 and "passed" in result.stdout, result.stdout
+
+
+def test_collect_returns_the_rows_that_list_prints(lab):
+    lab.hold("a/b", "-s")
+    rows, complete = collect(str(lab.directory), "file", [])
+
+    listed = [{key: row[key] for key in rows[0]} for row in lab.list("--via", "file")]
+    assert complete and listed == format_times(rows)
 
 
 FAILING_ONCE = """

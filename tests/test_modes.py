@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import PATIENCE, count_switches, finish, kill_both, make_witness, read_line, read_state, until
+from conftest import PATIENCE, count_switches, finish, read_line, read_state, until
 
 
 def test_shared_holder_admits_only_shared(lab, via):
@@ -17,14 +17,8 @@ def test_shared_holder_admits_only_shared(lab, via):
 
 
 CONFLICTS = [  # (words of the holder, words of the contender, its status)
-    *[
-        ("a", "a/b", 75),
-        ("a/b", "a", 75),
-        ("a/b", "a/b", 75),
-        ("a/b", "a/c", 0),
-        ("a/b/c", "a", 75),
-        ("a/b/c", "a/d", 0),
-    ],
+    *[("a", "a/b", 75), ("a/b", "a", 75), ("a/b", "a/b", 75), ("a/b", "a/c", 0)],
+    *[("a/b/c", "a", 75), ("a/b/c", "a/d", 0)],
     *[("a/b -s", "a", 75), ("a/b", "a -s", 75), ("a/b -s", "a -s", 0)],
 ]
 
@@ -61,33 +55,6 @@ def test_take_acquires_several_slots(lab, via):
         ("slots", 0, 5, 3),
         ("slots", 3, 5, 2),
     ]
-
-
-def test_smallest_slots_limits_all(lab, via):
-    hold_slot(lab, "--slots", "2")
-    hold_slot(lab, "--slots", "9")
-
-    assert [lab.run("--slots", number, "-n", "job", "true").returncode for number in ("2", "9", "100")] == [75, 75, 75]
-
-
-def test_head_acquires_first_released_slot(lab, via):
-    holders = [hold_slot(lab, "--slots", "3") for _ in range(3)]
-    waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
-
-    finish(holders[1])
-
-    assert finish(waiter)[0] == 0
-    assert [holder.poll() is None for holder in holders] == [True, False, True]
-
-
-def test_slot_is_free_after_launcher_and_command_are_killed(lab, via):
-    holders = [lab.hold("job", "--slots", "3") for _ in range(3)]
-    waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
-
-    kill_both(holders[2]) if via == "file" else holders[2].kill()
-
-    assert waiter.wait(PATIENCE) == 0
-    assert lab.read_log() == ["waiter"]
 
 
 def test_only_head_waiting_for_slots_wakes_and_seldom(lab, via):
@@ -206,25 +173,3 @@ def test_nested_shared_use_runs_unless_others_wait(lab):
     _, _, stderr = finish(holder)
     assert "an ancestor of this process, and waiters ahead wait for it" in stderr
     assert finish(writer)[0] == 0
-
-
-def test_witness_finds_overlaps(lab):
-    """Without solo, the second witness of each pair starts beside the first and must log whether they conflict."""
-    for at, (first, second, conflict) in enumerate(
-        [
-            (("X", ["a"]), ("X", ["a"]), True),
-            (("S", ["a"]), ("X", ["b", "a/b"]), True),
-            (("S", ["a"]), ("S", ["a/b"]), False),
-            (("C", ["a"]), ("C", ["a"]), True),
-            (("X", ["a/b"]), ("C", ["a"]), True),
-            (("X", ["a/b"]), ("X", ["a/c"]), False),
-        ]
-    ):
-        environment = {**lab.environment, "SOLO_SLOT": "0"}
-        holder = subprocess.Popen(
-            make_witness(*first, 2, 1, "one", "line"), env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        read_line(holder)
-        subprocess.run(make_witness(*second, 2, 1, at, 0), env=environment, check=True)
-        holder.communicate()
-        assert any(line.startswith(f"overlap:{at}:") for line in lab.read_log()) == conflict

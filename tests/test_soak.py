@@ -1,48 +1,17 @@
-"""Soaks: many launchers of one name at once, some killed at random. All others run once, in order of arrival."""
+"""Soaks: many launchers of one name at once, some killed at random. All others run once."""
 
+import fcntl
 import os
 import subprocess
+import sys
 from collections import Counter
 
 import pytest
 import tally
-from conftest import PATIENCE, SOCKET_IN_FULL, TESTS, finish, make_witness, until
+from conftest import PATIENCE, SOCKET_IN_FULL, TESTS, until
 
 SOAK = {"file": 90, "socket": 150}  # launchers
-CROWD = 500 if tally.WHOLE else 80
-
-
-@pytest.mark.timeout(900)
-def test_crowd_runs_once_each_in_order(lab):
-    holder = lab.hold("job")
-    crowd, silent = [], dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    for number in range(CROWD):
-        words = ("-w", "forever", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log")
-        crowd.append(lab.start(*words, **silent))
-        if number % 10 == 9 or number == CROWD - 1:  # ten at a time arrive in any order; the tickets have the order
-            until(lambda: lab.count_waiting("job") == number + 1)
-    arrived = [record["launcher"] for record in lab.list() if record["state"] == "waiting"]
-
-    finish(holder)
-    statuses = [process.wait(600) for process in crowd]
-
-    number_of = {process.pid: str(number) for number, process in enumerate(crowd)}
-    assert lab.read_log() == [number_of[pid] for pid in arrived]
-    assert statuses == [0] * CROWD
-    assert lab.list() == []
-    tally.add(launchers=CROWD, commands=CROWD)
-
-
-def test_one_of_crowd_without_wait_runs(lab):
-    lab.run("-n", "job", "true")
-    words = ("-q", "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log; read line")
-    crowd = [lab.start(*words) for _ in range(40)]
-    until(lambda: sum(process.poll() is not None for process in crowd) == 39)
-
-    assert lab.read_log() == ["ran"]
-    for process in crowd:
-        process.communicate()
-    assert sorted(process.returncode for process in crowd) == [1] + [75] * 39
+WITNESS = (sys.executable, "-IS", str(TESTS / "witness.py"))
 
 
 @pytest.mark.timeout(3600)
@@ -85,11 +54,11 @@ def test_soak_over_slots_keeps_limit_and_loses_no_command(lab, via):
     """Sixty launchers at a time over three slots, some killed at random with their commands. The commands count each other."""
     if via == "socket":
         lab.use_sockets()
-    chance, environment = tally.make_random("soak"), {**lab.environment, "COUNT": "1"}
+    chance = tally.make_random("soak")
     running, killed, statuses = {}, set(), {}
     for number in tally.rounds(SOAK[via], 3000):
-        words = ["-w", "forever", "-n", "pool", "--slots", "3", "--", *make_witness("C", ["pool"], 3, 1, number, 0.01)]
-        running[number] = subprocess.Popen([lab.script, *words], env=environment)
+        words = [lab.script, "-w", "forever", "-n", "pool", "--slots", "3", "--", *WITNESS, "3", str(number)]
+        running[number] = subprocess.Popen(words, env=lab.environment)
         while len(running) >= 60:
             for other, process in list(running.items()):
                 if process.poll() is not None:
@@ -117,3 +86,15 @@ def test_soak_over_slots_keeps_limit_and_loses_no_command(lab, via):
         assert lab.run("-n", "pool", "true").returncode == 0  # removes dead tickets
         assert os.listdir(lab.directory / "pool") == [".gate"], message
     print(f"\n{len(statuses)} launchers over 3 slots, {len(killed)} killed, never more than 3 at once ({message})")
+
+
+def test_witness_finds_overlaps(lab):
+    """Without solo: in a slot that is taken, a free one, and one too many."""
+    with open(lab.path / "slots", "w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+        for slot in "012":
+            subprocess.run([*WITNESS, "2", f"in{slot}"], env={**lab.environment, "SOLO_SLOT": slot}, check=True)
+
+    log = lab.read_log()
+    assert [line for line in log if line.startswith("overlap")] == ["overlap:in0:0", "overlap:in2:2_of_2"]
+    assert log.count("together:2") == 3
