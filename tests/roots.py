@@ -28,18 +28,9 @@ def get_root(suite: str, packages: str) -> Path:
 def make_root(root: Path, suite: str, packages: str):
     if not (root / "ready").exists():
         shutil.rmtree(root, ignore_errors=True)
-        words = [
-            "unshare",
-            "--mount",
-            "debootstrap",
-            "--variant=minbase",
-            f"--include={packages}",
-            suite,
-            root,
-            *find_mirror(),
-        ]
+        words = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={packages}", suite, root]
         with use_network():  # what debootstrap mounts ends with it, even if it is killed: the root can be removed
-            made = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            made = subprocess.run([*words, *find_mirror()], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if made.returncode:
             pytest.skip(f"debootstrap failed: {made.stdout[-200:]}")
         (root / "ready").touch()

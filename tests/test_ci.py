@@ -381,29 +381,6 @@ def test_cancel_by_gitlab_reaches_a_job_below_su_only_by_the_death_signal(new, k
         os.kill(job, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("block", GITHUB, ids=lambda block: block.id)
-def test_next_pipeline_waits_for_a_job_that_outlives_its_killed_step(new, block):
-    machine = new()
-    put_probe(machine, signal.SIGTERM)
-    text = block.text.replace("            ./migrate.sh\n", "")
-    text = text.replace("            ./deploy.sh", "            exec ./deploy.sh")
-    pipeline = run_workflow(machine, text)
-    job = find_job(machine)
-
-    pipeline.cancel()
-
-    assert pipeline.process.returncode == -signal.SIGKILL
-    until(lambda: len(read_signals(machine)) == 2)
-    assert read_signals(machine) == ["signal:2", "signal:15"] and read_state(job) not in ("gone", "Z")
-    put_plain(machine)
-    following = run_workflow(machine, text)
-    until(lambda: machine.count_waiters() == 1)
-    assert [(row["state"], row["child"]) for row in machine.list() if row["state"] != "waiting"] == [("orphaned", job)]
-    os.kill(job, signal.SIGKILL)
-    machine.release()
-    assert finish(following.process)[0] == 0
-
-
 def put_stubborn(machine):
     """Make ./deploy.sh end on any signal, with a descendant in another session that only SIGKILL ends."""
     put_probe(machine, signal.SIGTERM)

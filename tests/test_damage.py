@@ -4,13 +4,12 @@ It never lets two commands overlap, and never hangs.
 """
 
 import os
+import re
 import socket
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from conftest import count_injected, finish, inject, read_line, until, wait_dead
+from conftest import count_injected, finish, inject, until, wait_dead
 
 from solo.gate import BOOT_AT, DIGITS, LARGEST
 
@@ -124,44 +123,35 @@ def test_damaged_record_of_an_orphan_is_an_error(lab, data):
     assert run_beside(lab).returncode == 0
 
 
-@pytest.mark.parametrize(
-    "old, new",
-    [(b"since 1", b"since inf"), (b"since 1", b"since nan"), (b"since 1", b"since -1"), (b"mode X", b"mode Q")],
-)
-def test_impossible_value_in_a_record_is_damage(lab, old, new):
-    lab.hold("job")
-    ticket = lab.find_hold("job")
-    data = ticket.read_bytes()
-    start = data.index(old)
-    end = data.index(b"\n", start)
-    ticket.write_bytes(data[:start] + new + data[end:])
-
-    result = run_beside(lab)
-
-    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record cannot be read)\n")
-    assert lab.list()[0]["state"] == "held"
-
-
-@pytest.mark.parametrize(
-    "old, new",
-    [
+IMPOSSIBLE = [
+    *[
+        (rb"since \S+", b"since inf"),
+        (rb"since \S+", b"since nan"),
+        (rb"since \S+", b"since -1"),
+        (b"mode C", b"mode Q"),
+    ],
+    *[
         (b"take 1", b"take 0"),
         (b"take 1", b"take 3"),
         (b"slot 0-0", b"slot 3-1"),
         (b"child", b"chill"),
         (b"\nend", b"\nEnd"),
-        (b"launcher ", b"launcher -"),
-        (b"launcher ", b"launcher 9999999999"),
     ],
-)
-def test_impossible_slot_or_process_in_a_record_is_damage(lab, old, new):
+    *[(b"launcher ", b"launcher -"), (b"launcher ", b"launcher 9999999999")],
+]
+
+
+@pytest.mark.parametrize("old, new", IMPOSSIBLE)
+def test_impossible_value_in_a_record_is_damage(lab, old, new):
     lab.hold("job", "--slots", "2")
     ticket = lab.find_hold("job")
-    ticket.write_bytes(ticket.read_bytes().replace(old, new, 1))
+    data, count = re.subn(old, new, ticket.read_bytes(), count=1)
+    ticket.write_bytes(data)
 
     result = lab.run("-n", "job", "--slots", "2", "true")
 
-    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record cannot be read)\n")
+    assert (count, result.returncode) == (1, 75) and lab.list()[0]["state"] == "held"
+    assert result.stderr == b"solo: job: busy: held (its record cannot be read)\n"
 
 
 @pytest.mark.tool("strace")
@@ -327,50 +317,6 @@ def test_files_that_are_no_tickets_are_kept(lab):
     assert {file.name for file in (lab.directory / "job").iterdir()} == {".gate", *others}
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a//b", "/a", "a/", "a/../b", ".hidden", "a/.gate", "x" * 256])
-def test_name_that_cannot_be_a_directory_is_refused(lab, name):
-    result = lab.run("-n", name, "true")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-
-
-@pytest.mark.root
-@pytest.mark.tool("mount", "unshare")
-@pytest.mark.parametrize("options", ["size=16k", "nr_inodes=4"])
-def test_without_space_or_inodes_nothing_runs(lab, options):
-    lab.directory.mkdir()
-    script = f"""
-        mount -t tmpfs -o {options} tmpfs $SOLO_DIR && chmod 700 $SOLO_DIR
-        {lab.script} -n job true || exit 1
-        i=0; while echo >$SOLO_DIR/fill$i && head -c 4096 /dev/zero >$SOLO_DIR/fill$i; do i=$((i+1)); done 2>/dev/null
-        {lab.script} -n job -- sh -c 'echo ran >>$LAB/log'; echo $?
-    """
-    result = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True
-    )
-
-    assert (result.stdout, lab.read_log()) == ("125\n", [])
-    assert result.stderr.splitlines()[-1].startswith("solo: job: cannot write in ")
-
-
-@pytest.mark.root
-@pytest.mark.tool("mount", "unshare")
-@pytest.mark.parametrize(
-    "variables, remedy", [({}, "--dir or SOLO_DIR"), ({"INVOCATION_ID": "1"}, "in a unit: ReadWritePaths=")]
-)
-def test_on_a_read_only_file_system_nothing_runs(lab, variables, remedy):
-    lab.environment.update(variables)
-    lab.run("-n", "job", "true")
-    script = f"mount --bind -o ro $SOLO_DIR $SOLO_DIR && mount -o remount,bind,ro $SOLO_DIR; {lab.script} -n job -- echo ran; echo $?"
-
-    result = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True
-    )
-
-    assert (result.stdout, result.stderr.count("\n")) == ("125\n", 1)
-    assert "Read-only" in result.stderr and remedy in result.stderr
-
-
 def test_order_and_tokens_survive_a_counter_set_back(lab):
     """As after a restore from a backup. Two waiters must not wait for each other."""
     holder = lab.hold("job")
@@ -387,21 +333,3 @@ def test_order_and_tokens_survive_a_counter_set_back(lab):
 
     assert [finish(first)[0], finish(second)[0]] == [0, 0] and lab.read_log() == ["first", "second"]
     assert int(finish(third)[1]) > held
-
-
-def test_order_survives_a_removed_gate_and_a_clock_set_back(lab):
-    lab.run("-n", "job", "true")
-    (lab.directory / "job/.gate").write_bytes(b"%020d\n" % (time.time_ns() // 1000 + 3_600_000_000))
-    holder = lab.hold("job")
-    first = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo first >>$LAB/log; echo $$; read line")
-    until(lambda: lab.count_waiting("job") == 1)
-    second = lab.start_waiter("job", tag="second")
-    (lab.directory / "job/.gate").unlink()
-
-    holder.communicate()
-    read_line(first)
-    until(lambda: lab.count_waiting("job") == 1)
-    third = lab.start_waiter("job", tag="third")
-    first.communicate()
-
-    assert [finish(second)[0], finish(third)[0]] == [0, 0] and lab.read_log() == ["first", "second", "third"]

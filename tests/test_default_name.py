@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from conftest import finish, kill, kill_both, read_line
+from conftest import finish, read_line
 
 SHELL = os.path.realpath("/bin/sh")
 HELD = "echo $SOLO_NAME; read line; exit 0"  # of a holder: says its name, and lives until its stdin is closed
@@ -158,32 +158,6 @@ def test_pair_by_sockets_is_one_row(lab, places):
     assert busy.returncode == 75 and busy.stderr.decode().startswith(
         f"solo: {name_of(places / 'one/job', '-c', HELD)}: "
     )
-
-
-def test_waiters_of_one_line_run_in_order_of_arrival(lab, places):
-    """The waiters queue in one name, whichever of the two sorts first."""
-    holder, held = start(lab, "--", places / "current/job")
-    waiters = []
-    for number in range(3):
-        waiters.append(lab.start("-w", "forever", "--", places / "current/job", "-c", HELD))
-        while lab.count_waiting(held) <= number:
-            assert waiters[-1].poll() is None
-    finish(holder)
-
-    for waiter in waiters:
-        read_line(waiter)
-        assert finish(waiter)[0] == 0
-
-
-def test_orphan_holds_both_names(lab, places):
-    holder, held = start(lab, "--", places / "current/job")
-    kill(holder)
-
-    busy = [lab.run("--", word, "-c", HELD) for word in (places / "current/job", places / "one/job")]
-
-    assert all(one.returncode == 75 and b"by orphan pid " in one.stderr for one in busy)
-    assert [(row["name"], row["state"]) for row in lab.list()] == [(held, "orphaned")]
-    kill_both(holder) if holder.poll() is None else None
 
 
 def test_second_names_are_pruned(lab, places):

@@ -80,18 +80,6 @@ def test_forked_child_becomes_command_with_token_and_inherited_state(lab, via):
         assert report[state] == alone[state]
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-def test_forked_child_ends_with_launcher(lab, via, end):
-    lab.hold("job")
-    head = lab.start_waiter("job", tag="head")
-    forked = find_forked(head)
-
-    head.send_signal(end)
-    head.wait()
-
-    until(lambda: read_state(forked) in ("gone", "Z"))
-
-
 @pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
 def test_stopped_forked_child_ends_with_its_waiter(lab, prepare):
     lab.hold("job")
@@ -119,20 +107,6 @@ def test_command_runs_after_forked_child_was_killed(lab, via, prepare):
     assert finish(waiter) == (0, "ran\n", "")
 
 
-def test_stopped_forked_child_holds_until_continued(lab):
-    holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran")
-    forked = find_forked(waiter)
-    os.kill(forked, signal.SIGSTOP)
-
-    holder.communicate()
-    until(lambda: [row["launcher"] for row in lab.list("job") if row["state"] == "held"] == [waiter.pid])
-    assert lab.run("-n", "job", "true").returncode == 75
-    os.kill(forked, signal.SIGCONT)
-
-    assert finish(waiter) == (0, "ran\n", "")
-
-
 def test_continuing_launcher_continues_forked_child(lab, via):
     """Ctrl-Z stops the launcher and stays pending in its child. Only the launcher gets SIGCONT."""
     holder = lab.hold("job")
@@ -145,22 +119,6 @@ def test_continuing_launcher_continues_forked_child(lab, via):
     holder.communicate()
 
     assert finish(waiter) == (0, "ran\n", "")
-
-
-def test_next_waiter_passes_killed_head_with_stopped_child(lab, via):
-    holder = lab.hold("job")
-    head = lab.start_waiter("job", tag="head")
-    forked = find_forked(head)
-    second = lab.start_waiter("job", tag="second")
-    os.kill(forked, signal.SIGSTOP)
-    head.kill()
-    head.wait()
-
-    holder.communicate()
-
-    assert finish(second)[0] == 0 and lab.read_log() == ["second"]
-    if via == "file":
-        os.kill(forked, signal.SIGKILL)
 
 
 @pytest.mark.tool("strace")

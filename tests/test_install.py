@@ -310,22 +310,6 @@ def test_start_finds_the_old_solo_or_the_new_one_whenever_an_installation_is_kil
     assert make("uninstall", f"PREFIX={prefix}").returncode == 0 and not prefix.exists()
 
 
-@pytest.mark.rare  # as above, by chance
-def test_every_start_during_installations_runs(lab):
-    install(lab.path / "usr")
-    loop = 'while [ -e "$LAB/go" ]; do "$LAB/usr/bin/solo" -n "$1" -- echo ran || exit; done; echo ended'
-    (lab.path / "go").touch()
-    loops = [start("sh", "-c", loop, "sh", name, env=lab.environment) for name in ("one", "two")]
-
-    for _ in range(3):
-        install(lab.path / "usr")
-    (lab.path / "go").unlink()
-
-    for one in loops:
-        out, err = one.communicate(timeout=PATIENCE)
-        assert (out.count("ran\n") > 12, out.endswith("ended\n"), err) == (True, True, "")
-
-
 @pytest.fixture
 def public():
     """A directory that every user can enter."""

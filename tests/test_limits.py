@@ -160,16 +160,6 @@ def test_other_signals_go_to_the_command_only(lab):
     wait_dead(process.child)
 
 
-def test_earlier_children_are_not_part_of_the_tree(lab):
-    """A shell may start a background job and then exec solo."""
-    shell = lab.start_shell("sleep 99 & echo $!; exec $SOLO --tree -n job -- sh -c 'setsid sleep 0.2 & exit 5'")
-    earlier = int(read_line(shell))
-
-    assert shell.wait(PATIENCE) == 5
-    assert read_state(earlier) == "S"
-    os.kill(earlier, signal.SIGKILL)
-
-
 def test_tree_beside_earlier_child_outlives_a_chain_of_forks(lab):
     """Each process of the chain lives for a moment, so that no reading of /proc sees them all."""
     hopper = (

@@ -186,27 +186,7 @@ def test_waiter_is_superseded_while_it_looks(lab):
     assert (newest.returncode, status) == (0, 75) and "superseded by" in stderr
 
 
-def test_superseded_waiter_releases_its_other_names(lab):
-    lab.hold("b")
-    old = lab.start("-w", "forever", "-n", "a", "-n", "b", "true")
-    until(lambda: lab.count_waiting("b") == 1)
-    lab.start("-w", "forever", "--latest", "-n", "b", "true")
-    assert old.wait(PATIENCE) == 75
-
-    assert lab.run("-n", "a", "true").returncode == 0
-
-
 # --- --replace ---------------------------------------------------------------------------------------------------
-
-
-def test_replace_ends_holder_by_sigterm(lab, via):
-    holder = lab.hold("job")
-
-    for _ in range(2):  # the second time the name is free
-        assert lab.run("--replace", "-n", "job", "true").returncode == 0
-
-    assert holder.wait(PATIENCE) == -signal.SIGTERM
-    wait_dead(holder.child)
 
 
 def test_replace_ends_waiters_and_earlier_replacer(lab, via):
@@ -460,15 +440,6 @@ def test_replace_after_counts_the_skips_of_its_own_mode(lab):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_waiter_replaces_once_the_holder_has_run_for_so_long(lab, via):
-    holder = lab.hold("job")
-    waiter = lab.start("--wait", "forever", "--replace-after", "1s", "-n", "job", "--", "echo", "ran")
-
-    assert finish(waiter)[:2] == (0, "ran\n")
-
-    assert holder.wait(PATIENCE) == -signal.SIGTERM
-
-
 def test_waiter_with_replace_after_acquires_before_if_the_holder_ends(lab, via):
     holder = lab.hold("job")
     waiter = lab.start("--wait", "forever", "--replace-after", "1h", "-n", "job", "--", "echo", "ran")
@@ -667,18 +638,6 @@ def test_timeout_and_full_queue_count_as_skips(lab):
     lab.run("-w", "1h,0", "-n", "job", "true")
 
     assert b"2 skips since" in lab.run("-n", "job", "true").stderr
-
-
-@pytest.mark.parametrize("garbage", [b"", b"x" * 100, b"\n\n\n", b"0" * 21 + b"\xff" * 50])
-def test_damaged_skips_start_at_0(lab, garbage):
-    lab.hold("job")
-    lab.run("-n", "job", "true")
-    (lab.directory / "job/.gate").write_bytes(garbage)
-
-    ends = [lab.run("-n", "job", "true") for _ in range(2)]
-
-    assert [end.returncode for end in ends] == [75, 75]
-    assert b"skip" not in ends[0].stderr and b", 1 skip since" in ends[1].stderr
 
 
 # --- all policies -----------------------------------------------------------------------------------------------

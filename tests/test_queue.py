@@ -30,36 +30,12 @@ def test_busy_line_says_that_the_holder_is_stopped(lab):
     assert f"by stopped pid {holder.pid} (".encode() in lab.run("-n", "job", "true").stderr
 
 
-def test_all_names_are_held(lab):
-    lab.hold("a", "-n", "b")
-
-    assert [lab.run("-n", name, "true").returncode for name in ("a", "b", "c")] == [75, 75, 0]
-
-
 def test_busy_name_releases_the_others(lab):
     holder = lab.hold("b")
 
     assert lab.run("-n", "a", "-n", "b", "true").returncode == 75
     assert [ticket["name"] for ticket in lab.list()] == ["b"]
     finish(holder)
-
-
-def test_busy_exit_sets_status_and_quiet_hides_line(lab):
-    lab.hold("job")
-
-    result = lab.run("-q", "-E", "0", "-n", "job", "false")
-
-    assert (result.returncode, result.stderr) == (0, b"")
-
-
-def test_wait_ends_busy_after_duration(lab):
-    lab.hold("job")
-
-    result = lab.run("-w", "100ms", "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
-
-    assert (result.returncode, lab.read_log()) == (75, [])
-    assert result.stderr.count(b"\n") == 1
-    assert len(lab.list()) == 1
 
 
 @pytest.mark.parametrize(
@@ -97,13 +73,6 @@ def test_waiters_acquire_in_order_of_arrival(lab):
     assert lab.list() == []
 
 
-def test_nested_use_of_own_name_is_refused(lab):
-    result = lab.run("-n", "job", "--", lab.script, "-w", "forever", "-n", "job", "true")
-
-    assert result.returncode == 125
-    assert b"ancestor" in result.stderr and result.stderr.count(b"\n") == 1
-
-
 def test_nested_use_of_own_name_is_refused_behind_waiter(lab):
     script = f"echo ready; read line; {lab.script} $0 -n job true; echo $?; read line; exit 0"
     holder = lab.start("-n", "job", "--", "sh", "-c", script, "-wforever")
@@ -122,10 +91,6 @@ def test_invalid_name_is_refused_before_any_wait(lab):
     lab.hold("job")
 
     assert lab.run("-w", "forever", "-n", "job", "-n", "z/.bad", "true").returncode == 125
-
-
-def test_nested_use_of_other_name_runs(lab):
-    assert lab.run("-n", "job", "--", lab.script, "-n", "other", "--", "sh", "-c", "exit 7").returncode == 7
 
 
 def test_orphan_is_named_and_waited_for(lab):
@@ -280,11 +245,3 @@ def test_recycled_pid_is_no_orphan(lab):
     ticket.write_bytes(ticket.read_bytes()[:-RESERVED] + format_closing(recycled))
 
     assert lab.run("-n", "job", "true").returncode == 0
-
-
-def test_wait_for_orphan_ends_in_time(lab):
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
-
-    assert lab.run("-w", "200ms", "-n", "job", "true").returncode == 75

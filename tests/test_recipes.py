@@ -4,7 +4,6 @@ The manual quotes these files. test_ci.py runs those for CI runners, test_contai
 runtime or systemd, also of README, and test_prometheus.py the metrics of a user.
 """
 
-import http.server
 import json
 import os
 import queue
@@ -15,12 +14,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 
 import pytest
 from conftest import PATIENCE, ROOT, need_tools, until, write_program
 from machine import ETCD, count_most_at_once, finish
 from pages import EXAMPLES, read_cron_lines, read_example, read_jobs, read_quotes, read_readme
+from stub import Stub
 
 from solo.argv import parse
 from solo.engines.targets import read_configuration
@@ -147,40 +146,24 @@ def check_hold(machine, typed):
         assert finish(machine.type(f"solo release {row['name']}"))[0] == 0
 
 
-class Inbox:
+class Inbox(Stub):
     """Where the notifications and pings of recipes arrive: a web server, and a stand-in for mail(1) that posts to it."""
 
     def __init__(self, machine):
+        super().__init__()
         self.received = queue.Queue()
-        inbox = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-                inbox.received.put((self.path, body))
-                self.send_response(200)
-                self.end_headers()
-
-            do_GET = do_POST
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
         mail = f'#!/bin/sh\n(echo "$1 $2 $3"; cat) | curl -fsS --data-binary @- {self.url}/mail\n'
         write_program(machine.bin / "mail", mail)
+
+    def answer(self, request, data):
+        self.received.put((request.path, data.decode()))
+        return 200, b""
 
     def replace_hosts(self, line):
         return re.sub(r"https://[a-z]+\.example\.com", self.url, line)
 
     def get(self):
         return self.received.get(timeout=PATIENCE)
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
 
 
 def check_notify(machine, line, environment):
