@@ -3,23 +3,25 @@
 Changes to its root are discarded; /lab is a directory of the test. /usr/local/bin/solo runs on Debian's Python.
 """
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
-from conftest import CAPTURED, PATIENCE, ROOT, TESTS, copy_package, until, write_solo
-from roots import get_root, start_container
+from conftest import CAPTURED, PATIENCE, ROOT, TESTS, copy_package, until, use_network, write_solo
 
 PACKAGES = "systemd,systemd-sysv,dbus,libpam-systemd,python3-minimal,libpython3-stdlib,procps"
 TEMPLATES = [
     path for folder in ("examples/systemd", "packaging/systemd") for path in sorted((ROOT / folder).glob("solo*"))
 ]
 UNITS = TESTS / "units"
+ROOTS = ROOT / "build/roots"  # minimal Debians, built once by debootstrap
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
@@ -203,3 +205,47 @@ def find_leader(container: int, program: str = "systemd") -> int:
     except OSError:
         pass
     return 0
+
+
+def get_root(suite: str, packages: str) -> Path:
+    """Return a minimal `suite` (bookworm, trixie) with `packages`, separated by commas. Skips if it cannot be built.
+
+    Never write to it: mount an overlay over it.
+    """
+    root = ROOTS / f"{suite}-{hashlib.sha256(packages.encode()).hexdigest()[:8]}"
+    ROOTS.mkdir(parents=True, exist_ok=True)
+    with open(f"{root}.lock", "w") as lock:
+        flock(lock, LOCK_EX)  # several workers may need the same root
+        make_root(root, suite, packages)
+    return root
+
+
+def make_root(root: Path, suite: str, packages: str):
+    if not (root / "ready").exists():
+        shutil.rmtree(root, ignore_errors=True)
+        words = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={packages}", suite, root]
+        with use_network():  # what debootstrap mounts ends with it, even if it is killed: the root can be removed
+            made = subprocess.run([*words, *find_mirror()], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if made.returncode:
+            pytest.skip(f"debootstrap failed: {made.stdout[-200:]}")
+        (root / "ready").touch()
+
+
+def start_container(root: Path, lab: Path, *words) -> subprocess.Popen:
+    """Start systemd-nspawn in a layer over `root`, with `lab` at /lab, where its output goes to `console`. Words: the rest."""
+    return subprocess.Popen(
+        ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab"]
+        + list(words),
+        stdin=subprocess.DEVNULL,
+        stdout=open(lab / "console", "w"),
+        stderr=subprocess.STDOUT,
+    )
+
+
+def find_mirror() -> list:
+    """Return [the mirror of this machine's apt], or [] if it is unknown."""
+    for source in Path("/etc/apt").rglob("*.sources"):
+        for line in source.read_text().splitlines():
+            if line.startswith("URIs:"):
+                return line.split()[1:2]
+    return []

@@ -1,7 +1,8 @@
-"""Run a program without pidfds, by a seccomp filter: `python old_kernel.py kernel|filter PROGRAM [ARG]...`.
+"""Run a program without pidfds, by a seccomp filter: `python old_kernel.py kernel|filter|prctl PROGRAM [ARG]...`.
 
 kernel: as on Linux 4.18, all later system calls fail with ENOSYS: pidfd_open(2), clone3(2), close_range(2) and others.
 filter: as below an old container engine, those from pidfd_send_signal(2) to pidfd_open(2) fail with EPERM.
+prctl: prctl(2) fails with EPERM.
 """
 
 import ctypes
@@ -11,17 +12,22 @@ import struct
 import sys
 
 PIDFD_SEND_SIGNAL, PIDFD_OPEN, HIGHEST = 424, 434, 0xFFFFFFFF  # the same numbers on all architectures
-REFUSED = {"kernel": (HIGHEST, errno.ENOSYS), "filter": (PIDFD_OPEN, errno.EPERM)}  # the last call, the error
+PRCTL = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
+REFUSED = {  # the first call, the last one, the error
+    "kernel": (PIDFD_SEND_SIGNAL, HIGHEST, errno.ENOSYS),
+    "filter": (PIDFD_SEND_SIGNAL, PIDFD_OPEN, errno.EPERM),
+    "prctl": (PRCTL, PRCTL, errno.EPERM),
+}
 LOAD_NUMBER, IS_LEAST, IS_MORE, RETURN = 0x20, 0x35, 0x25, 0x06  # BPF_LD|W|ABS, BPF_JMP|JGE|K, BPF_JMP|JGT|K, BPF_RET|K
 REFUSE, ALLOW = 0x00050000, 0x7FFF0000  # SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 
 
-def refuse_newer_calls(last: int, error: int):
-    """Refuse system calls from pidfd_send_signal(2) to `last`, here and in all processes below. Raises OSError."""
+def refuse_calls(first: int, last: int, error: int):
+    """Refuse the system calls from `first` to `last`, here and in all processes below. Raises OSError."""
     steps = (
         (LOAD_NUMBER, 0, 0, 0),
-        (IS_LEAST, 0, 2, PIDFD_SEND_SIGNAL),
+        (IS_LEAST, 0, 2, first),
         (IS_MORE, 1, 0, last),
         (RETURN, 0, 0, REFUSE | error),
         (RETURN, 0, 0, ALLOW),
@@ -35,5 +41,5 @@ def refuse_newer_calls(last: int, error: int):
 
 
 if __name__ == "__main__":
-    refuse_newer_calls(*REFUSED[sys.argv[1]])
+    refuse_calls(*REFUSED[sys.argv[1]])
     os.execvp(sys.argv[2], sys.argv[2:])

@@ -9,8 +9,7 @@ import subprocess
 import pytest
 from builds import make_pyz
 from conftest import ROOT, need_tools
-from guest import PACKAGES
-from roots import get_root
+from guest import PACKAGES, get_root
 
 BASE = "docker.io/library/python:3.13-slim"  # of the Containerfile
 # A machine that is a container itself can neither delegate cgroups nor raise limits.

@@ -5,11 +5,11 @@ import re
 
 import pytest
 from conftest import ROOT
+from lab.__main__ import Report
 from lab.cell import measure
 from lab.peers import PEERS, make_peer
-from lab.report import Report
 from lab.scenes import SCENES
-from lab.verdicts import BAD, GOOD, NONE, NOTE, TWO, UNKNOWN, Outcome, good, note
+from lab.trial import BAD, GOOD, NONE, NOTE, TWO, UNKNOWN, Outcome, good, note
 from measured import PAGE
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("flock", "unshare", "strace")]

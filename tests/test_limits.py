@@ -11,6 +11,7 @@ import pytest
 from conftest import (
     PATIENCE,
     ROOT,
+    TESTS,
     count_injected,
     count_switches,
     finish,
@@ -86,6 +87,48 @@ def test_full_stderr_does_not_delay_the_timeout(lab):
     assert (process.wait(PATIENCE), verbose.wait(PATIENCE)) == (124, 124)
     os.close(reader)
     os.close(full)
+
+
+# --- the SIG of --timeout, and the signal in the journal ------------------------------------------------------------
+
+IGNORING_INT = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+
+
+def end_by_timeout(lab, signal, *words, command=("sleep", "99"), **options):
+    """Run a command until its timeout; return (status, outcome and signal in the journal)."""
+    result = lab.run("-t", f"100ms,{signal}", *words, "-n", "job", "--", *command, **options)
+    [row] = lab.history()
+    return result.returncode, row["outcome"], row["signal"]
+
+
+@pytest.mark.parametrize("typed", ["USR1", "SIGUSR1", "sigusr1", "10"])
+def test_timeout_sends_the_signal_by_name_or_number(lab, typed):
+    assert end_by_timeout(lab, typed) == (124, "timed out", signal.SIGUSR1)
+
+
+def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(lab):
+    ended = end_by_timeout(lab, "INT", "-k", "100ms", prefix=IGNORING_INT)
+
+    assert ended == (124, "timed out", signal.SIGKILL)
+
+
+def test_signal_may_be_kill(lab):
+    assert end_by_timeout(lab, "KILL", "-k", "1h") == (124, "timed out", signal.SIGKILL)
+
+
+@pytest.mark.parametrize("line", ["kill -STOP $$; exit 0", "sleep 99 & wait"], ids=["stopped", "tree"])
+def test_signal_reaches_a_stopped_command_and_its_tree(lab, line):
+    ended = end_by_timeout(lab, "USR1", "--tree", "-k", "1h", command=("sh", "-c", line))
+
+    assert ended == (124, "timed out", signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("typed", ["NOPE", "0", "32", "99", "", "SIG", "_DFL"])
+def test_an_unknown_signal_is_refused(lab, typed):
+    result = lab.run("-t", f"1s,{typed}", "-n", "job", "true")
+
+    assert result.returncode == 125
+    assert result.stderr.decode() == f"solo: SIG of -t {typed}: not a signal (like INT, SIGHUP or 10)\n"
 
 
 # --- --tree ------------------------------------------------------------------------------------------------------
@@ -278,25 +321,13 @@ def test_launcher_killed_early_starts_no_command(lab):
 
 # --- little memory, and prctl(2) denied --------------------------------------------------------------------------
 
-DENY_PRCTL = """
-import ctypes, os, struct, sys
-load, jump, give = 0x20, 0x15, 0x06  # BPF_LD+W+ABS, BPF_JMP+JEQ+K, BPF_RET+K
-number = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
-rules = [(load, 0, 0, 0), (jump, 0, 1, number), (give, 0, 0, 0x00050000 | 1), (give, 0, 0, 0x7fff0000)]  # EPERM, else allowed
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
-program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
-prctl = ctypes.CDLL(None).prctl
-assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, program, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
 
 @pytest.mark.parametrize("word", ["--no-orphan", "--tree"])
 @pytest.mark.parametrize("waits", [False, True])
 def test_denied_prctl_is_one_line_and_125(lab, word, waits):
     holder = lab.hold("job") if waits else None
     words = ["--wait", "forever"] if waits else []
-    denied = (sys.executable, "-IS", "-c", DENY_PRCTL)
+    denied = (sys.executable, "-IS", TESTS / "old_kernel.py", "prctl")
 
     result = lab.run(word, *words, "-n", "job", "--", "echo", "ran", prefix=denied)
 

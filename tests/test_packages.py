@@ -10,9 +10,8 @@ import sys
 import pytest
 from builds import IGNORED, make, make_bare_python, run
 from conftest import NOBODY, ROOT, TESTS, in_mounts, until, write_program
-from guest import PACKAGES
+from guest import PACKAGES, get_root, start_container
 from pages import read_readme
-from roots import get_root, start_container
 from tmux import Tmux
 
 from solo import __version__

@@ -13,12 +13,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from signal import SIGKILL
 
 import pytest
 import tally
-from conftest import PATIENCE, ROOT, TESTS, read_line, read_state, until
-from fleet import find_children
+from conftest import PATIENCE, ROOT, TESTS, read_line, until
 
 from solo import journal
 from solo.commands.list import collect
@@ -326,55 +324,6 @@ def test_failure_of_any_system_call_breaks_no_promise(lab, scene):
             tally.add(missed=1)
     assert injected >= runs * 0.5 - 1, "too few failures were seen: the injection does not work"
     print(f"\n{scene.__name__}: {injected} failures in {runs} runs, {refused} refused with 125, no promise broken")
-
-
-class ForkedChild(Waiting):
-    """The next waiter has forked its child in advance. strace is attached to the child before the holder ends."""
-
-    def __init__(self, lab, strace=()):
-        super().__init__(lab)
-        self.strace = strace
-
-    def run(self):
-        """Return the launcher that was next in the queue."""
-        with self:
-            process = launch(self.lab, "traced", *self.words)
-        return process
-
-    def __exit__(self, *_):
-        until(lambda: self.traced.pid in list_waiting(self.lab))
-        if not comes_true(lambda: find_children(self.traced.pid), 2):
-            self.holder.stdin.close()
-            pytest.skip("it forks its child at its turn")
-        [child] = find_children(self.traced.pid)
-        tracer = subprocess.Popen(
-            ["strace", "-qq", "-o", str(self.lab.path / "trace"), "-p", str(child), *self.strace],
-            stderr=subprocess.DEVNULL,
-        )
-        until(
-            lambda: read_state(child) in ("gone", "Z") or "TracerPid:\t0\n" not in open(f"/proc/{child}/status").read()
-        )
-        self.holder.stdin.close()
-        tracer.wait(PATIENCE)
-
-
-@pytest.mark.timeout(3600)
-def test_sigkill_at_every_system_call_of_forked_child_breaks_no_promise(lab, via):
-    assert launch(lab, "warm").wait(PATIENCE) == 0
-    clear(lab)
-    assert ForkedChild(lab).run().wait(PATIENCE) == 0
-    calls = re.findall(r"^(\w+)\(", (lab.path / "trace").read_text().partition("execve(")[0] + "execve(", flags=re.M)
-    injections = {
-        f"SIGKILL at {call} {nth}": f"{call}:signal=KILL:when={nth}"
-        for at, call in enumerate(calls)
-        if (nth := calls[: at + 1].count(call))
-    }
-    for hit in tally.choose(list(injections), SAMPLE):
-        clear(lab)
-        scene = ForkedChild(lab, ("-e", f"inject={injections[hit]}"))
-        status, stderr = check_promises(lab, scene, scene.run(), hit)
-        tally.add(kills=1)
-        assert status in (0, 125, -SIGKILL), f"{hit}: {status} {stderr}"
 
 
 CROWD, AT_ONCE = (4000, 400) if tally.WHOLE else (400, 400)  # launchers, and how many of them arrive in a second

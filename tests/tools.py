@@ -17,7 +17,6 @@ from pathlib import Path
 
 # {package: its programs and files that tests need}
 TOOLS = {
-    "at": "at atd",
     "bubblewrap": "bwrap",
     "ceph-base": "monmaptool",
     "ceph-common": "ceph ceph-authtool",

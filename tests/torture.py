@@ -27,10 +27,8 @@ from test_torture import SCENES
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/torture"
 LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_failure_of_any_system_call_breaks_no_promise")
-CHILD = "test_sigkill_at_every_system_call_of_forked_child_breaks_no_promise"
 EXHAUSTIVE = [
     *(f"test_torture.py::{loop}[{scene.__name__}]" for scene in SCENES for loop in LOOPS),
-    *(f"test_torture.py::{CHILD}[{via}]" for via in ("file", "socket")),
     "test_hold.py::test_sigkill_at_every_system_call_of_hold_leaves_nothing_stuck",
     "test_hold.py::test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none",
     "test_hold.py::test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck",

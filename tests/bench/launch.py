@@ -1,8 +1,11 @@
-"""Measure a run of `true` behind each launcher and with options, a skip, and `solo list`."""
+"""Measure a run of `true` behind each launcher and with options, a skip, `solo list`, and the memory of launchers."""
 
+import os
+import signal
 from contextlib import ExitStack
+from pathlib import Path
 
-from bench.contestants import TRUE, Bench, Holder, run_in_turn
+from bench.contestants import TRUE, Bench, Holder, Series, run_in_turn, spawn, wait_asleep
 
 OPTIONS = {
     "--no-orphan": ["--no-orphan"],
@@ -78,3 +81,50 @@ def hold_names(bench: Bench, place: list, count: int) -> list:
     names = [f"name{number:05d}" for number in range(count)]
     parts = [names[at : at + EACH] for at in range(0, count, EACH)]
     return [Holder([bench.solo, *place, *(word for name in part for word in ("-n", name)), "--"]) for part in parts]
+
+
+SCRIPT = "import posix; posix.write(1, posix.read(0, 1)); posix.read(0, 1)"
+
+
+def measure_memory(bench: Bench, rounds: int) -> dict:
+    """Measure RSS, PSS with its share of shared pages, and the private USS, in MB of a million bytes; of 50 launchers, the mean."""
+    series = {what: Series("MB", lambda row: ["python -IS"]) for what in ("RSS", "PSS", "USS")}
+    for _ in range(rounds):
+        turn = {
+            "python -IS": read_residents(bench, [bench.python, "-IS", "-c", SCRIPT], 1),
+            "flock(1)": read_residents(bench, ["flock", str(bench.folder / "memory")], 1),
+            "solo": read_residents(bench, [bench.solo, "-n", "memory{}", "--"], 1),
+            "solo, waiting": read_waiting(bench),
+            "solo, one of 50": read_residents(bench, [bench.solo, "-n", "memory{}", "--"], 5 if bench.small else 50),
+        }
+        for what, one in series.items():
+            one.add({row: memory[what] for row, memory in turn.items()})
+    return {f"memory: {what}": one for what, one in series.items()}
+
+
+def read_residents(bench: Bench, words: list, count: int) -> dict:
+    with ExitStack() as stack:
+        holders = [stack.enter_context(Holder([word.format(number) for word in words])) for number in range(count)]
+        wait_asleep([holder.pid for holder in holders])
+        found = [read_memory(holder.pid) for holder in holders]
+    return {what: sum(one[what] for one in found) / count for what in found[0]}
+
+
+def read_waiting(bench: Bench) -> dict:
+    with Holder([bench.solo, "-n", "memory", "--"]):
+        waiter = spawn([bench.solo, "-n", "memory", "-w", "forever", "--", TRUE])
+        wait_asleep([waiter])
+        memory = read_memory(waiter)
+        os.kill(waiter, signal.SIGTERM)
+        os.waitpid(waiter, 0)
+    return memory
+
+
+def read_memory(pid: int) -> dict:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    megabytes = {key: int(value.split()[0]) * 1024 / 1e6 for key, value in (line.split(":") for line in lines)}
+    return {
+        "RSS": megabytes["Rss"],
+        "PSS": megabytes["Pss"],
+        "USS": megabytes["Private_Clean"] + megabytes["Private_Dirty"],
+    }

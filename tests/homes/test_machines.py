@@ -1,11 +1,11 @@
-"""As test_parents.py, below cron, atd and systemd, in machines of their own: a layer over this root, and a booted container."""
+"""As test_parents.py, below the systemd of a booted container."""
 
 import shutil
 
 import pytest
 from builds import install
 from conftest import PATIENCE, TESTS, need_tools, until
-from guest import Layer, booted, start_layer
+from guest import booted
 from home import read_facts
 
 pytestmark = [pytest.mark.root, pytest.mark.full, pytest.mark.tool("perl", "unshare", "nsenter")]
@@ -35,68 +35,24 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def layer(lab):
-    with start_layer(lab) as leader:
-        machine = Layer(leader, lab)
-        machine.clear_tables()
-        machine.write("usr/sbin/sendmail", "#!/bin/sh\ncat >/dev/null\n")
-        yield machine
-
-
-@pytest.fixture(scope="module")
 def guest(lab):
     need_tools("debootstrap", "systemd-nspawn")
     with booted(lab) as guest:
         yield guest
 
 
-def start_by_cron(layer):
-    need_tools("cron")
-    table = "".join(f"* * * * * root {line}\n" for line in make_lines("cron").values())
-    layer.write("etc/cron.d/homes", table, 0o644)
-    return layer.start("cron", "-f")
-
-
-def start_by_at(layer):
-    need_tools("at", "atd")
-    for line in make_lines("at").values():
-        layer.do("sh", "-c", f"echo '{line}' | at now")
-    return layer.start("atd", "-f")
-
-
-def start_by_systemd(guest, parent="systemd", *settings):
-    for line in make_lines(parent).values():
+@pytest.mark.network
+@pytest.mark.parametrize("name, settings", [("systemd", ()), ("SIGPIPE", ("IgnoreSIGPIPE=no",))])
+def test_command_inherits_the_same_below_systemd(lab, guest, name, settings):
+    found = {}
+    for key, line in make_lines(name).items():
         guest.run_unit("homes", *settings, *line.split())
         guest.do("systemctl", "reset-failed", "homes")
+        path = lab / f"facts/{name}.{key}"
+        until(path.exists, patience=2 * PATIENCE)
+        found[key] = read_facts(path.read_text(), key != "plain")
 
-
-PARENTS = {
-    "cron": ("layer", start_by_cron),
-    "at": ("layer", start_by_at),
-    "systemd": ("guest", start_by_systemd),
-    "SIGPIPE": ("guest", lambda guest: start_by_systemd(guest, "SIGPIPE", "IgnoreSIGPIPE=no")),
-}
-
-
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.network) for name in PARENTS])
-def facts(request, lab):
-    machine, start = PARENTS[request.param]
-    daemon = start(request.getfixturevalue(machine))
-    paths = {key: lab / f"facts/{request.param}.{key}" for key in make_lines(request.param)}
-    try:
-        until(lambda: all(path.exists() for path in paths.values()), patience=2 * PATIENCE)
-    finally:
-        if daemon:
-            daemon.terminate()
-            daemon.wait()
-    return request.param, {key: read_facts(path.read_text(), key != "plain") for key, path in paths.items()}
-
-
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_command_inherits_the_same_below_a_service_manager(facts, launcher):
-    name, found = facts
-    plain, guarded = dict(found["plain"]), dict(found[launcher])
-    if (name, launcher) == ("SIGPIPE", "source"):  # systemd ignores SIGPIPE, and hands it on by default
-        assert [int(facts.pop("SigIgn"), 16) & 0x1000 for facts in (plain, guarded)] == [0, 0x1000]
-
-    assert guarded == plain
+    assert found["installed"] == found["plain"]
+    if name == "SIGPIPE":  # systemd ignores SIGPIPE, and hands it on by default
+        assert [int(found[key].pop("SigIgn"), 16) & 0x1000 for key in ("plain", "source")] == [0, 0x1000]
+    assert found["source"] == found["plain"]

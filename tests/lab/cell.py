@@ -12,8 +12,7 @@ from measured import ROOT
 
 from .peers import Peer
 from .scenes import SCENES
-from .trial import Stuck, Trial
-from .verdicts import NONE, TWO, UNKNOWN, VERDICTS, Outcome, bad
+from .trial import NONE, TWO, UNKNOWN, VERDICTS, Outcome, Stuck, Trial, bad
 
 LIMIT = 180  # seconds; a cell that takes longer is the lab's failure, not the peer's
 

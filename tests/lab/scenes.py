@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from .trial import MARK, find_tree, is_alive, read_stat, send
-from .verdicts import bad, good, note
+from .trial import MARK, bad, find_tree, good, is_alive, note, read_stat, send
 
 GRACE = 3  # seconds for an event that may never come, such as a forwarded signal
 WATCH = 3  # seconds of tracing a waiter: more than two rounds of a wrapper that polls once a second

@@ -9,11 +9,30 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 MARK = signal.SIGRTMIN  # sent last: pending signals are delivered in the order of their numbers
 JOB = Path(__file__).resolve().parent / "job.py"
+GOOD, NOTE, BAD, TWO, NONE, UNKNOWN = "good", "note", "bad", "two", "none", "unknown"
+VERDICTS = {  # on a scene, from best to worst: their sign and meaning
+    GOOD: ("✓", "good"),
+    NOTE: ("~", "worth knowing"),
+    BAD: ("✗", "fails"),
+    TWO: ("2", "two jobs ran at once"),
+    NONE: ("–", "has no such mode"),
+    UNKNOWN: ("?", "could not be measured here"),
+}
+
+
+class Outcome(NamedTuple):
+    verdict: str
+    words: str
+
+
+good, note, bad = (partial(Outcome, verdict) for verdict in (GOOD, NOTE, BAD))
 
 
 class Stuck(Exception):
