@@ -26,10 +26,10 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 class Inside:
-    """The namespaces and the root of a process. `leader` is its pid in the namespace of the test."""
+    """The namespaces and the root of a process. `leader` is its pid in the namespace of the test, `lab` the /lab inside."""
 
-    def __init__(self, leader: int):
-        self.leader = leader
+    def __init__(self, leader: int, lab: Path):
+        self.leader, self.lab = leader, lab
 
     def enter(self, *words) -> list:
         """Return words that run a command inside."""
@@ -47,74 +47,8 @@ class Inside:
         return result.stdout.strip()
 
 
-LAYER = """
-mount -t tmpfs tmpfs "$LAB/layer" && mkdir "$LAB/layer/upper" "$LAB/layer/work" "$LAB/layer/root" && cd "$LAB/layer" &&
-mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root && mkdir -p root/lab root/home &&
-mount --bind "$LAB" root/lab && mount -t proc proc root/proc && mount -t tmpfs tmpfs root/dev &&
-for node in null zero full random urandom tty; do touch root/dev/$node && mount --bind /dev/$node root/dev/$node || exit; done &&
-mount -t tmpfs tmpfs root/run && mount -t tmpfs tmpfs root/home && mkdir root/run/sshd root/run/lock &&
-exec chroot root sleep infinity
-"""
-
-
-class Layer(Inside):
-    """This root below a temporary layer, in new namespaces and with an own /dev. `lab` is its /lab."""
-
-    def __init__(self, leader: int, lab: Path):
-        super().__init__(leader)
-        self.lab = lab
-
-    def start(self, *words):
-        """Start a command inside."""
-        null = subprocess.DEVNULL
-        return subprocess.Popen(self.enter(*words), env=ENVIRONMENT, stdin=null, stdout=null, stderr=null)
-
-    def write(self, path: str, text: str, mode: int = 0o755):
-        file = Path(f"/proc/{self.leader}/root/{path}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        file.chmod(mode)
-
-    def clear_tables(self):
-        """Remove all crontabs, and install solo."""
-        root = f"/proc/{self.leader}/root"
-        for folder in ("/etc/cron.d", "/var/spool/cron/crontabs"):
-            for table in Path(root + folder).iterdir():
-                table.unlink()
-        self.write("etc/crontab", "")
-        Path(f"{root}/libraries").symlink_to(find_libraries())
-        shutil.copy(self.lab / "solo", f"{root}/usr/local/bin/solo")
-
-
-@contextmanager
-def start_layer(lab: Path):
-    """Start a Layer, with solo in its /lab; yield the pid of its first process. Skips if nothing can be mounted."""
-    (lab / "layer").mkdir()
-    put_solo(lab)
-    outside = subprocess.Popen(
-        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", LAYER],
-        env={**os.environ, "LAB": str(lab)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)
-        if outside.poll() is not None:
-            pytest.skip(f"cannot mount a layer over this root: {outside.stderr.read().decode()[-200:]}")
-        yield find_leader(outside.pid, "sleep")
-    finally:
-        outside.kill()
-        outside.wait()
-        outside.stderr.close()
-
-
 class Guest(Inside):
-    """The booted machine. `lab` is its /lab as the test sees it, `leader` is its pid 1."""
-
-    def __init__(self, lab: Path, leader: int):
-        super().__init__(leader)
-        self.lab = lab
+    """The booted machine; `leader` is its pid 1."""
 
     def start(self, unit: str, *words, wait=()):
         """Start a command, after settings like User=alice and options of systemd-run, as `unit`.service.
@@ -168,7 +102,7 @@ def booted(lab: Path):
     places = {units: "/etc/systemd/system", lab / "solo": "/usr/local/bin/solo", find_libraries(): "/libraries"}
     binds = [f"--bind-ro={outside}:{inside}" for outside, inside in places.items()]
     container = start_container(root, lab, *binds, "-b", "systemd.unit=multi-user.target")
-    guest = Guest(lab, 0)
+    guest = Guest(0, lab)
 
     def is_up():
         guest.leader = guest.leader or find_leader(container.pid)
@@ -233,13 +167,9 @@ def make_root(root: Path, suite: str, packages: str):
 
 def start_container(root: Path, lab: Path, *words) -> subprocess.Popen:
     """Start systemd-nspawn in a layer over `root`, with `lab` at /lab, where its output goes to `console`. Words: the rest."""
-    return subprocess.Popen(
-        ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab"]
-        + list(words),
-        stdin=subprocess.DEVNULL,
-        stdout=open(lab / "console", "w"),
-        stderr=subprocess.STDOUT,
-    )
+    streams = {"stdin": subprocess.DEVNULL, "stdout": open(lab / "console", "w"), "stderr": subprocess.STDOUT}
+    options = ["--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab"]
+    return subprocess.Popen(["systemd-nspawn", "-q", "-D", root, *options, *words], **streams)
 
 
 def find_mirror() -> list:

@@ -65,17 +65,3 @@ def check_line(machine, layer):
     (layer / "here").write_text((layer / "crontab").read_text().replace("/usr/local/bin/solo", str(machine.script)))
     found = finish(machine.type(f"{machine.script} doctor --crontab --json {layer}/here"))
     assert found[:2] == (0, "[]\n"), found
-
-
-@pytest.mark.rare  # the role is run in any case
-def test_ansible_lint_accepts_the_role(playbook):
-    lint = find_script("ansible-lint")
-    words = [lint, "--offline", "--profile=production", "--nocolor", "-q", "."]
-
-    found = run(*words, cwd=playbook.parent)
-    tasks = playbook.parent / "roles/solo/tasks/main.yml"
-    tasks.write_text(tasks.read_text().replace("ansible.builtin.copy", "copy"))
-    wrong = run(*words, cwd=playbook.parent)
-
-    assert found.returncode == 0, found.stdout
-    assert wrong.returncode != 0 and "fqcn" in wrong.stdout

@@ -213,11 +213,8 @@ def test_ignored_sigchld_is_inherited_and_hides_no_status(lab):
 def test_names_and_arguments_may_be_any_bytes(lab):
     word, name = b"\xff\xfe\x80 \n", b"n\xe4me"
 
-    result = subprocess.run(
-        [lab.script, "-n", name, "--", "sh", "-c", 'printf "%s|%s" "$SOLO_NAME" "$1"', "sh", word],
-        env={**lab.environment, "LC_ALL": "C"},
-        capture_output=True,
-    )
+    show = ("--", "sh", "-c", 'printf "%s|%s" "$SOLO_NAME" "$1"', "sh", word)
+    result = lab.run("-n", name, *show, env={**lab.environment, "LC_ALL": "C"})
 
     assert result.stdout == name + b"|" + word
 

@@ -8,13 +8,15 @@ import email
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import PATIENCE, read_state, until
 from fleet import find_children
-from guest import Layer, start_layer
+from guest import ENVIRONMENT, Inside, find_leader, find_libraries, put_solo
 from test_oracle import STUB
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("cron", "unshare", "nsenter", "mount", "setpriv")]
@@ -73,8 +75,29 @@ GUARDED = [
 NUMBERS = [*range(len(GUARDED)), *range(100, 100 + len(GUARDED))]
 
 
-class Minute(Layer):
-    """The machine after cron ran each line once."""
+LAYER = """
+mount -t tmpfs tmpfs "$LAB/layer" && mkdir "$LAB/layer/upper" "$LAB/layer/work" "$LAB/layer/root" && cd "$LAB/layer" &&
+mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root && mkdir -p root/lab root/home &&
+mount --bind "$LAB" root/lab && mount -t proc proc root/proc && mount -t tmpfs tmpfs root/dev &&
+for node in null zero full random urandom tty; do touch root/dev/$node && mount --bind /dev/$node root/dev/$node || exit; done &&
+mount -t tmpfs tmpfs root/run && mount -t tmpfs tmpfs root/home && mkdir root/run/sshd root/run/lock &&
+exec chroot root sleep infinity
+"""
+
+
+class Minute(Inside):
+    """This root below a temporary layer, in new namespaces and with an own /dev, after cron ran each line once."""
+
+    def start(self, *words):
+        """Start a command inside."""
+        null = subprocess.DEVNULL
+        return subprocess.Popen(self.enter(*words), env=ENVIRONMENT, stdin=null, stdout=null, stderr=null)
+
+    def write(self, path: str, text: str, mode: int = 0o755):
+        file = Path(f"/proc/{self.leader}/root/{path}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
 
     def read_mails(self):
         """Return [(the command in the subject, the lines of the body)]."""
@@ -115,8 +138,17 @@ def minute(tmp_path_factory):
     (lab / "mails").chmod(0o1777)
     (lab / "ran").touch()
     (lab / "ran").chmod(0o666)
-    with start_layer(lab) as leader:
-        minute = Minute(leader, lab)
+    (lab / "layer").mkdir()
+    put_solo(lab)
+    isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", LAYER]
+    with open(lab / "errors", "w") as errors:
+        options = {"env": {**os.environ, "LAB": str(lab)}, "stdin": subprocess.DEVNULL, "stderr": errors}
+        outside = subprocess.Popen(isolated, **options)
+    try:
+        until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)
+        if outside.poll() is not None:
+            pytest.skip(f"cannot mount a layer over this root: {(lab / 'errors').read_text()[-200:]}")
+        minute = Minute(find_leader(outside.pid, "sleep"), lab)
         set_up(minute)
         put_guarded_lines(minute)
         with minute.start("cron", "-f") as cron:
@@ -126,12 +158,21 @@ def minute(tmp_path_factory):
             os.kill(daemon, signal.SIGTERM)  # before its next minute; the jobs keep running
         until(lambda: minute.count_jobs() <= HOLDERS and len(minute.read_ran()) == HOLDERS)
         yield minute
+    finally:
+        outside.kill()
+        outside.wait()
 
 
 def set_up(machine):
-    """Create users, programs and tables."""
+    """Install solo; create users, programs and the only tables."""
+    root = f"/proc/{machine.leader}/root"
+    for folder in ("/etc/cron.d", "/var/spool/cron/crontabs"):
+        for table in Path(root + folder).iterdir():
+            table.unlink()
+    machine.write("etc/crontab", "")
+    Path(f"{root}/libraries").symlink_to(find_libraries())
+    shutil.copy(machine.lab / "solo", f"{root}/usr/local/bin/solo")
     machine.do("useradd", "--create-home", "--shell=/bin/sh", "--password=*", "alice")
-    machine.clear_tables()
     machine.write("usr/local/bin/hold.sh", HOLD)
     machine.write("usr/sbin/sendmail", SENDMAIL)
     machine.write("etc/cron.d/shared", SYSTEMS, 0o644)

@@ -290,26 +290,6 @@ def test_failed_make_install_keeps_the_older_one_working(lab):
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
 
 
-@pytest.mark.rare  # packaging/install.py puts a version in place by one rename; the test of a killed `make install` stays
-@pytest.mark.tool("strace")
-def test_start_finds_the_old_solo_or_the_new_one_whenever_an_installation_is_killed(lab):
-    """Kill it at each of its steps; the next installation works, and uninstall removes all."""
-    prefix = lab.path / "usr"
-    steps = "mkdir,rename,symlink,unlink,unlinkat,rmdir"
-    lab.script = str(prefix / "bin/solo")
-    install(prefix)
-    for at in range(1, 1000, 3):
-        kill = ["strace", "-qq", "-o", "/dev/null", "-e", f"inject={steps}:signal=SIGKILL:when={at}"]
-        words = [sys.executable, "-IB", ROOT / "packaging/install.py", "install", prefix, "", sys.executable]
-        status = run(*kill, *words).returncode
-        assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n", at
-        if status == 0:
-            break
-    assert at > 12
-    install(prefix)
-    assert make("uninstall", f"PREFIX={prefix}").returncode == 0 and not prefix.exists()
-
-
 @pytest.fixture
 def public():
     """A directory that every user can enter."""

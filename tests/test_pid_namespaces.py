@@ -1,15 +1,13 @@
 """A holder in another pid namespace: every view has the pids that its reader can use, or says where a pid is valid."""
 
-import ast
 import json
 import os
 import re
 import shlex
 import signal
-import subprocess
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
+from conftest import NOBODY, finish, read_line, read_state, until, wait_dead
 from fleet import find_children
 from test_process_1 import INNER, find_chain
 
@@ -166,18 +164,12 @@ def test_holder_keeps_nothing_of_its_caller(lab):
 def test_holder_ends_with_a_launcher_that_ends(lab):
     """Process 1 of this container reaps nobody: a zombie would stay."""
     script = (
-        f"import os, subprocess; subprocess.run([{str(lab.script)!r}, '-n', 'job', 'true']); print(os.listdir('/proc'))"
+        "import os, subprocess; subprocess.run([os.environ['SOLO'], '-n', 'job', 'true']); print(*os.listdir('/proc'))"
     )
 
-    seen = subprocess.run(
-        [*INNER, "/usr/bin/python3", "-c", script],
-        env=lab.environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    _, seen, _ = finish(lab.start_words(*INNER, "/usr/bin/python3", "-c", script))
 
-    assert [entry for entry in ast.literal_eval(seen.stdout) if entry.isdigit()] == ["1"]
+    assert [entry for entry in seen.split() if entry.isdigit()] == ["1"]
 
 
 def test_tree_does_not_wait_for_the_holder(lab):

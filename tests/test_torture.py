@@ -388,13 +388,8 @@ def test_torture_fails_on_broken_solo_and_replays(tmp_path):
     *variables, make, test, arguments = shlex.split(replay.removeprefix("replay: "))
     [node] = shlex.split(arguments.removeprefix("ARGS="))
     assert (make, test) == ("make", "test") and re.match("SOLO_POINT=E[A-Z]+ at ", variables[2])
-    again = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", node],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **dict(variable.split("=", 1) for variable in variables)},
-    )
+    options = {"env": {**os.environ, **dict(variable.split("=", 1) for variable in variables)}, "cwd": tmp_path}
+    again = subprocess.run([sys.executable, "-m", "pytest", "-q", node], capture_output=True, text=True, **options)
     assert again.returncode == 1 and f"{variables[2].partition('=')[2]} (" in again.stdout, again.stdout
 
 
