@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-import again
+import loops
 import pytest
 from hypothesis import HealthCheck, settings
 from loops import pytest_addoption, pytest_collection_modifyitems, pytest_ignore_collect  # noqa: F401
@@ -79,7 +79,7 @@ settings.register_profile("test", settings.get_profile("solo"), max_examples=40)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    again.pytest_configure(config)
+    loops.pytest_configure(config)
     config.addinivalue_line("markers", "tool(name): skip and name the tool if it is not installed")
     config.addinivalue_line("markers", "root: needs to be root")
     config.addinivalue_line("markers", "host: needs the first pid namespace; in others each run has a holder")

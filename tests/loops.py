@@ -2,9 +2,17 @@
 
 A file belongs to one loop; the marker `full` moves a single test to `make test-full`. A file named on pytest's command line runs
 completely in every loop.
+
+With `--again FILE`, for CI, each failed test runs once more, alone. A test that passes then fails nothing, but is added to FILE with
+its first failure; it needs a row in tests/flaky.md. No test repeats itself, and none gets a longer time-out instead.
 """
 
+import os
+import subprocess
+import sys
 from collections import Counter
+
+import pytest
 
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
 QUICK = set(
@@ -65,3 +73,38 @@ def pytest_collection_modifyitems(config, items):
         sizes = Counter(item.path for item in items)
         items.sort(key=lambda item: (order.get(item.path.stem, len(order)), -sizes[item.path], item.path))
     config.hook.pytest_deselected(items=left_out)
+
+
+MOST = 10  # more failures have a cause that does not go away
+
+
+def pytest_configure(config):
+    if config.option.again and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Again(config.option.again))
+    os.environ.pop("PYTEST_ADDOPTS", None)  # not for the tests that run pytest
+
+
+class Again:
+    def __init__(self, path):
+        self.path = path
+        self.failures = {}
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.failures.setdefault(report.nodeid, report.longreprtext)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session, exitstatus):
+        if exitstatus != pytest.ExitCode.TESTS_FAILED or len(self.failures) > MOST:
+            return
+        flaky = [test for test in self.failures if passes_alone(session.config, test)]
+        with open(self.path, "a") as file:
+            for test in flaky:
+                print(f"FLAKY {test}\n{self.failures[test]}\n", file=file)
+        if flaky == list(self.failures):
+            session.exitstatus = pytest.ExitCode.OK
+
+
+def passes_alone(config, test):
+    print(f"\nonce more, alone: {test}", flush=True)
+    return not subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", test], cwd=config.rootpath).returncode

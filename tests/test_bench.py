@@ -8,7 +8,7 @@ import sys
 import pytest
 from bench.__main__ import make_tables
 from bench.contestants import TRUE, Series, cut, read_cost, wait_asleep
-from bench.engines import read_cpu
+from bench.programs import read_cpu
 from conftest import TESTS, until
 from measured import PAGE, fill_page
 

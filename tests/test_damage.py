@@ -103,9 +103,7 @@ def test_damaged_record_frees_no_held_name(lab, data):
 @pytest.mark.host
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 def test_damaged_record_of_an_orphan_is_an_error(lab, data):
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
+    holder = lab.orphan("job")
     ticket = lab.find_hold("job")
     record = ticket.read_bytes()
     ticket.write_bytes(data)
@@ -218,9 +216,7 @@ def test_torn_record_from_before_the_boot_is_removed(lab, booted, gate):
 def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab, stepped):
     """By the clock the orphan's ticket is older than the boot. The gate proves that it is not."""
     lab.run("-n", "job", "true")
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
+    holder = lab.orphan("job")
     ticket = lab.find_hold("job")
     record = ticket.read_bytes()
     ticket.write_bytes(b"garbage")

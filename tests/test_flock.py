@@ -12,20 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import (
-    NOBODY,
-    PATIENCE,
-    do_when,
-    finish,
-    inject,
-    is_blocked,
-    is_locked,
-    kill,
-    need_tools,
-    read_line,
-    read_state,
-    until,
-)
+from conftest import NOBODY, PATIENCE, do_when, finish, inject, is_blocked, need_tools, read_line, read_state, until
 from fleet import find_children
 
 import solo
@@ -298,17 +285,16 @@ def test_same_file_by_several_paths_and_both_options_is_locked_once_per_kind(lab
     os.link(path, link := lab.path / "link")
     holder = lab.hold("job", *("--flock", path, "--fcntl", path, "--fcntl", path, "--flock", link, "--fcntl", link))
 
-    assert not try_tool("lockf of Python", path) and is_locked(path)
+    assert not try_tool("lockf of Python", path) and not try_tool("flock", path)
     finish(holder)
-    assert try_tool("lockf of Python", path) and not is_locked(path)
+    assert try_tool("lockf of Python", path) and try_tool("flock", path)
 
 
 @pytest.mark.host
 @ONE_OF_EACH
 def test_command_dies_with_its_launcher(lab, tool, path):
     """The kernel releases the file's lock with the launcher; no record would show an orphan to the tool."""
-    holder = lab.hold("job", TOOLS[tool][0], path)
-    kill(holder)
+    holder = lab.orphan("job", TOOLS[tool][0], path)
 
     until(lambda: read_state(holder.child) in ("gone", "Z"))
     assert try_tool(tool, path)
@@ -510,7 +496,7 @@ def test_waits_for_both_kinds_of_one_file_are_separate(lab, files, path):
     finish(second)
 
     assert read_line(program) == "in"
-    assert is_locked(path) and not try_tool("lockf of Python", path)
+    assert not try_tool("flock", path) and not try_tool("lockf of Python", path)
     finish(program, b"\n")
 
 

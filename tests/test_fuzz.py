@@ -48,22 +48,10 @@ def cut_at_the_first_bracket(data):
     )
 
 
-def ignore_the_end(tail):
-    return None if not tail.strip() else record.parse_process(tail.split(b"\n")[0].removeprefix(b"child "))
-
-
 def ignore_the_rest(flag, text):
     """Read 1m30 as a minute."""
     match = re.match(r"(\d+)m", text, re.A)
     return float(match[1]) * 60 if match and text.isascii() else WHOLE["read_duration"](flag, text)
-
-
-def drop_a_byte(word):
-    return WHOLE["unquote"](word).replace(b"\xff", b"")
-
-
-def count_torn_lines(name, data):
-    return WHOLE["parse"](name, data if data.endswith(b"\n") else data + b"\n")
 
 
 def take_any_counter(gate):
@@ -87,11 +75,15 @@ WHOLE = {"read_duration": kinds.read_duration, "unquote": record.unquote, "parse
     "name, module, broken",
     [
         ("stat", identity, {"parse_stat": cut_at_the_first_bracket}),
-        ("record", record, {"parse_closing": ignore_the_end}),
+        (
+            "record",
+            record,
+            {"parse_closing": lambda tail: tail.strip() and record.parse_process(tail.split(b"\n")[0][6:]) or None},
+        ),
         ("value", kinds, {"read_duration": ignore_the_rest}),
         ("words", kinds, {"read_duration": ignore_the_rest}),
-        ("quoted", record, {"unquote": drop_a_byte}),
-        ("journal", reader, {"parse": count_torn_lines}),
+        ("quoted", record, {"unquote": lambda word: WHOLE["unquote"](word).replace(b"\xff", b"")}),
+        ("journal", reader, {"parse": lambda name, data: WHOLE["parse"](name, data.removesuffix(b"\n") + b"\n")}),
         ("gate", Gate, {"read_counter": take_any_counter}),
         ("stat", identity, {"parse_stat": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),

@@ -59,7 +59,7 @@ FAILING_TWICE = "def test_wrong():\n    assert False\n"
 
 @pytest.mark.parametrize("text, status", [(FAILING_ONCE, 0), (FAILING_ONCE + FAILING_TWICE, 1)])
 def test_only_what_fails_once_passes_and_is_printed(tmp_path, text, status):
-    (tmp_path / "conftest.py").write_text("from again import pytest_configure\nfrom loops import pytest_addoption\n")
+    (tmp_path / "conftest.py").write_text("from loops import pytest_addoption, pytest_configure\n")
     (tmp_path / "test_it.py").write_text(text)
     words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--again", "flaky", "test_it.py"]
 

@@ -208,17 +208,10 @@ def test_each_form_of_each_tool_has_the_effect_of_its_suggestion(shell):
     assert {effect.runs for effect in effects} == {1, 2} and {effect.busy_status for effect in effects} >= {0, 1, 7}
 
 
-def pytest_generate_tests(metafunc):
-    """Thirty lines in `make test`, a thousand in `make test-full`, thirty more in CI."""
-    if "tenth" in metafunc.fixturenames:
-        is_whole = metafunc.config.getoption("loop") == "full"
-        marked = [pytest.param(number, marks=pytest.mark.full) for number in range(3, 100 if is_whole else 6)]
-        metafunc.parametrize("tenth", [*range(3), *marked])
-
-
-def test_ten_lines_have_the_effect_of_their_suggestions(shell, request, tenth):
-    is_drawn = tenth >= 3 and request.config.getoption("loop") != "full"
-    rng = Random(3 + (tally.SEED + tenth) % 97 if is_drawn else tenth)
+@pytest.mark.parametrize("tenth", [*range(3), *(pytest.param(at, marks=pytest.mark.full) for at in range(3, 20))])
+def test_ten_lines_have_the_effect_of_their_suggestions(shell, tenth):
+    """The same lines in `make test`, others in each run of `make test-full`."""
+    rng = Random(tenth if tenth < 3 else f"{tally.SEED} {tenth}")
     tools = [tool for tool in TOOLS if find_tool(tool)]
     for at in range(10):
         compare(shell, at, make_line(rng, tools))

@@ -121,18 +121,7 @@ def identify(pid):
 # --- signals -----------------------------------------------------------------------------------------------------
 
 
-def test_replace_spares_roots_process_in_a_foreign_tree(common, forge):
-    pids = forge(launcher="self", child="mine", tree=0.1)
-
-    result = common.run("--replace", "-k", "100ms", "-n", "job", "true")
-
-    assert result.returncode == 0, result.stderr
-    wait_dead(pids["mine"])
-    wait_dead(pids["self"])
-    assert read_state(pids["foreign"]) == "S"
-
-
-def test_replace_spares_child_forked_before_the_command_in_its_tick(common, forge):
+def test_replace_spares_in_a_foreign_tree_roots_process_and_an_elder_child_of_the_same_tick(common, forge):
     """A launcher of version 0.1.0 did not wait for the next tick."""
     pids = forge(launcher="self", child="mine", tree=0.1)
 
@@ -140,7 +129,8 @@ def test_replace_spares_child_forked_before_the_command_in_its_tick(common, forg
 
     assert result.returncode == 0, result.stderr
     wait_dead(pids["mine"])
-    assert read_state(pids["elder"]) == "S"
+    wait_dead(pids["self"])
+    assert read_state(pids["foreign"]) == read_state(pids["elder"]) == "S"
 
 
 @pytest.mark.parametrize("start", [1, None], ids=["wrong start", "right start"])

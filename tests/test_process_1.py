@@ -103,20 +103,6 @@ def remote(lab, server):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_waiter_at_an_engine_ends_by_a_signal(remote, number):
-    holder = remote.start("-n", "wait", "--", "sh", "-c", "echo; read line")
-    read_line(holder)
-    waiter = remote.start("-w", "forever", "-n", "wait", "--dir", remote.path / "other", "true", prefix=INNER)
-    until(lambda: [row["state"] for row in remote.list() if row["name"] == "wait"] == ["held", "waiting"])
-
-    os.kill(find_chain(waiter)[0], number)
-
-    assert finish(waiter) == (128 + number, "", "")
-    finish(holder)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("stopped", [(1,), (0, 1, 2)], ids=["launcher", "all"])
 def test_stopped_launcher_dies_with_its_lease(remote, stopped):
     holder = remote.start("--ttl", "3", "-n", "stop", "--", "sh", "-c", "echo; exec sleep 1000", prefix=INNER)

@@ -117,18 +117,15 @@ def check_subcommand(machine, line, environment=None):
 
 def check_beside(machine, recipe, line):
     """Verify that a line of flock(1) and the recipe exclude each other."""
-    holder = machine.type(recipe)
-    machine.wait_for_starts(1)
-    assert finish(machine.type(line))[0] == 1
-    machine.release()
-    assert finish(holder)[0] == 0
-
-    machine.hold_all()
-    holder = machine.type(line)
-    machine.wait_for_starts(2)
-    assert finish(machine.type(recipe))[0] == 75
-    machine.release()
-    assert finish(holder)[0] == 0
+    for number, (first, second, status) in enumerate(
+        [(recipe, line, 1), (line, recipe, 75)], machine.count("start") + 1
+    ):
+        machine.hold_all()
+        holder = machine.type(first)
+        machine.wait_for_starts(number)
+        assert finish(machine.type(second))[0] == status
+        machine.release()
+        assert finish(holder)[0] == 0
 
 
 def check_hold(machine, typed):

@@ -93,20 +93,16 @@ def test_window_change_reaches_command_once(terminal, lab):
     assert screen.screen.count(b"\n%d\r" % signal.SIGWINCH) == 1
 
 
-def test_filter_reads_the_terminal_to_its_end(terminal, lab):
-    screen = terminal(lab.script, "-n", "job", "tac")
+JOB_CONTROL = ("bash", "-m", "-c", "echo start; sleep 0.01 & wait; cat; echo end")
+
+
+@pytest.mark.parametrize("words, first, last", [(["tac"], "", "two\r\none"), (JOB_CONTROL, "start", "end")])
+def test_filter_or_shell_with_job_control_reads_the_terminal_to_its_end(terminal, lab, words, first, last):
+    screen = terminal(lab.script, "-n", "job", *words)
+    screen.wait_for(first)
     screen.type("one\ntwo\n\x04")
 
-    screen.wait_for("two\r\none")
-    assert screen.wait() == 0
-
-
-def test_command_may_be_a_shell_with_job_control(terminal, lab):
-    screen = terminal(lab.script, "-n", "job", "bash", "-m", "-c", "echo start; sleep 0.01 & wait; cat; echo end")
-    screen.wait_for("start")
-    screen.type("line\n\x04")
-
-    screen.wait_for("end")
+    screen.wait_for(last)
     assert screen.wait() == 0
 
 

@@ -245,17 +245,6 @@ def test_members_with_other_primary_groups_share_names(common, mode):
 
 
 @pytest.mark.root
-def test_members_that_make_a_name_at_once_all_run(common):
-    make_base(common, 0o770, GROUP)
-
-    words = ("--wait", "1m", "-n", "up/in/job", "--", "echo", "ran")
-    crowd = [start_member(common, 60000 + at, *words) for at in range(12)]
-
-    assert [finish(process) for process in crowd] == [(0, "ran\n", "")] * 12
-    assert not list(common.directory.rglob(".new.*"))
-
-
-@pytest.mark.root
 def test_name_with_group_of_earlier_version_is_refused_with_remedy(common):
     make_base(common, 0o770, GROUP)
     start_member(common, OTHER, "-n", "job", "true").wait()

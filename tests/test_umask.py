@@ -1,9 +1,6 @@
 """The umask of a program does not narrow the modes of solo's directories and files: their owner must be able to open them."""
 
-import os
-
 import pytest
-from conftest import finish
 
 HOLD = """
 directory = sys.argv[1]
@@ -23,19 +20,6 @@ def test_umask_narrows_no_directory_or_file_of_a_program(lab, umask):
     *modes, after = out.splitlines()
     assert err == "" and int(after, 8) == int(umask, 8)
     assert set(modes) == {"0o700 True", "0o600 False"} and len(modes) > 10
-
-
-def test_umask_locks_no_user_out_of_a_name(common):
-    """Root may open a file of mode 0; an ordinary user may not."""
-    common.directory.mkdir(mode=0o700)
-    os.chown(common.directory, 65534, 65534)
-    text = (
-        f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r})\nimport os, solo\nos.umask(0o777)\n"
-        "for _ in range(2):\n    with solo.Lock('a/b'): pass\nprint('held')"
-    )
-    drop = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "--chdir=/")
-
-    assert finish(common.start_words(*drop, "/usr/bin/python3", "-ISc", text)) == (0, "held\n", "")
 
 
 @pytest.mark.root

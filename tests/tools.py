@@ -36,8 +36,6 @@ TOOLS = {
     "moreutils": "lckdo",
     "nix-bin": "nix-instantiate",
     "nodejs": "node",
-    "openssh-client": "ssh",
-    "openssh-server": "sshd",
     "parallel": "sem",
     "perl-base": "perl",
     "postgresql": "pg_ctlcluster",

@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 
 from bench.contestants import ROOT, Bench, describe_machine
-from bench.engines import measure_engines
 from bench.launch import measure_busy, measure_launch, measure_list, measure_memory, measure_options
-from bench.library import measure_python, measure_threads
+from bench.programs import measure_engines, measure_python, measure_threads
 from bench.queue import measure_latency, measure_queue
 from measured import format_measured, write_record
 
