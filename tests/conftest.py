@@ -323,11 +323,6 @@ class Lab:
             network_lock.acquire(self)
         return self.start_words(*prefix, self.script, *words, **options)
 
-    def start_python(self, program, *words):
-        """Start a Python program of this folder; its stdout is a pipe."""
-        words = [sys.executable, "-IS", TESTS / program, *map(str, words)]
-        return self.start_words(*words, stdin=subprocess.DEVNULL, stderr=None)
-
     def start_shell(self, script):
         """Start a shell with `script`, in which $SOLO is solo; all three streams are pipes."""
         return self.start_words("sh", "-c", script)

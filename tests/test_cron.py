@@ -5,7 +5,6 @@ a file. Contenders started by su and sudo find the names held; homes/test_users.
 """
 
 import email
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,6 @@ import pytest
 from conftest import PATIENCE, read_state, until
 from fleet import find_children
 from guest import ENVIRONMENT, Inside, find_leader, find_libraries, put_solo
-from test_oracle import STUB
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("cron", "unshare", "nsenter", "mount", "setpriv")]
 
@@ -59,20 +57,10 @@ PATH=/usr/local/bin:/usr/bin:/bin
 BARE = """
 * * * * * root /usr/local/bin/solo -n bare -- /usr/bin/printenv PATH
 * * * * * root solo -n bare -- true
+* * * * * root touch /lab/end
 """
 
 HOLDERS = 5  # plain, quiet, loud, shared of alice, shared of root
-
-
-# Lines that doctor --crontab rewrites: cron runs each and its suggestion, with a free lock and (+ 100) with a held one.
-GUARDED = [
-    r"flock -n LOCK job $(date +year:\%Y)",
-    "flock -n LOCK job 'a b' %first%second",
-    "flock -w 1 LOCK -c 'job a; job b' >/dev/null",
-    "cd /lab/sub && nice flock -w 5 LOCK job * 2>&1 | cat",
-    "timeout 60 flock -n -E 0 LOCK job exit=3; after $?",
-]
-NUMBERS = [*range(len(GUARDED)), *range(100, 100 + len(GUARDED))]
 
 
 LAYER = """
@@ -116,14 +104,6 @@ class Minute(Inside):
         running = [pid for pid in find_children(self.leader) if read_state(pid) != "Z"]
         return sum(Path(f"/proc/{pid}/comm").read_text() == "cron\n" for pid in running)
 
-    def read_effect(self, number, kind):
-        """Return (the jobs as they started, the mails) of a guarded line, without what differs by intention."""
-        log = self.lab / f"{number}.{kind}/log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        started = sorted(bytes.fromhex(line.split()[1]) for line in lines if line.startswith("start "))
-        mails = [email.message_from_string(path.read_text()) for path in (self.lab / "mails").glob("[!.]*")]
-        return started, sorted(mail.get_payload() for mail in mails if f"/{number}.{kind}\n" in mail.as_string())
-
     def find_holder(self, job, user):
         """Return (pid of the command, name) of the only one that runs."""
         [(pid, name)] = [(pid, name) for *ran, pid, name in self.read_ran() if ran == [job, user]]
@@ -150,7 +130,6 @@ def minute(tmp_path_factory):
             pytest.skip(f"cannot mount a layer over this root: {(lab / 'errors').read_text()[-200:]}")
         minute = Minute(find_leader(outside.pid, "sleep"), lab)
         set_up(minute)
-        put_guarded_lines(minute)
         with minute.start("cron", "-f") as cron:
             until((lab / "end").exists, patience=2 * PATIENCE)
             [daemon] = find_children(cron.pid)
@@ -180,29 +159,6 @@ def set_up(machine):
     for user, table in (("root", ROOTS), ("alice", ALICES)):
         machine.write(f"lab/{user}.tab", table)
         machine.do("crontab", "-u", user, f"/lab/{user}.tab")
-
-
-def put_guarded_lines(machine):
-    """Write the table of GUARDED, and hold half of the locks."""
-    for name in ("job", "after"):
-        machine.write(f"usr/local/bin/{name}", STUB)
-    machine.write("lab/sub/x y", "")
-    head = "PATH=/usr/local/bin:/usr/bin:/bin\n"
-    lines = [f"* * * * * {GUARDED[number % 100].replace('LOCK', f'/run/{number}.lock')}" for number in NUMBERS]
-    machine.write("lab/tab", head + "\n".join(lines) + "\n", 0o644)
-    rows = json.loads(machine.run("solo", "doctor", "--crontab", "--json", "/lab/tab").stdout)
-    table = head
-    for number, line, row in zip(NUMBERS, lines, rows):
-        for kind, text in (("old", line), ("new", row["use"])):
-            machine.write(f"lab/{number}.{kind}/made", "")
-            table += f"RAN=/lab/{number}.{kind}\n{text.replace('* * * * *', '* * * * * root', 1)}\n"
-        if number >= 100:
-            name = re.search(r"solo -n (\S+)", row["use"])[1]
-            machine.start("flock", row["lock"], "sleep", "infinity")
-            machine.start("solo", "-n", name, "--", "sleep", "infinity")
-            until(lambda: not machine.run("solo", "list", "--json", name).stdout.startswith("[]"))
-            until(lambda: machine.run("flock", "-n", row["lock"], "true").returncode)
-    machine.write("etc/cron.d/guarded", f"{table}* * * * * root touch /lab/end\n", 0o644)
 
 
 def test_one_of_two_equal_lines_runs_and_the_other_mails_one_line(minute):
@@ -256,16 +212,6 @@ def test_crontabs_of_user_and_system_share_the_names_of_a_uid(minute):
 
     assert roots == (roots[0], name) and roots[0] != pid
     assert mail.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in mail
-
-
-@pytest.mark.tool("perl", "flock")
-@pytest.mark.parametrize("number", NUMBERS)
-def test_cron_runs_a_guarded_line_and_its_suggestion_alike(minute, number):
-    """Words, directory, environment, input and mails. If the lock is held, neither runs the job, nor prints a line."""
-    old, new = (minute.read_effect(number, kind) for kind in ("old", "new"))
-
-    assert old == new
-    assert any(b"/job\0" in one for one in new[0]) == (number < 100) and (number < 100 or not new[1])
 
 
 ELSEWHERE = "env HOME=/tmp XDG_RUNTIME_DIR=/tmp/run XDG_STATE_HOME=/tmp/state TMPDIR=/var/tmp"

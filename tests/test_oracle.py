@@ -1,6 +1,6 @@
 """The oracle of `solo doctor --crontab`: a line and the line to use instead have the same effect.
 
-Both run in a real shell; test_cron.py runs some under the real cron, test_systemd.py under the real systemd. Their jobs are stubs
+Both run in a real shell; test_systemd.py runs some under the real systemd. Their jobs are stubs
 that record their words, directory, environment and input; a run that finds another one records how many run at once, its status
 and whether it prints.
 """

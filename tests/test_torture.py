@@ -11,12 +11,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
-from collections import Counter
 
 import pytest
 import tally
-from conftest import PATIENCE, ROOT, TESTS, read_line, until
+from conftest import PATIENCE, ROOT, TESTS, until
 
 from solo import journal
 from solo.commands.list import collect
@@ -324,34 +322,6 @@ def test_failure_of_any_system_call_breaks_no_promise(lab, scene):
             tally.add(missed=1)
     assert injected >= runs * 0.5 - 1, "too few failures were seen: the injection does not work"
     print(f"\n{scene.__name__}: {injected} failures in {runs} runs, {refused} refused with 125, no promise broken")
-
-
-CROWD, AT_ONCE = (4000, 400) if tally.WHOLE else (400, 400)  # launchers, and how many of them arrive in a second
-JOINED = 90  # seconds from the first arrival
-
-
-@pytest.mark.timeout(900)
-def test_crowd_arriving_at_once_joins_in_time_and_runs_once_each(lab):
-    """All wait for one held name. Each has joined within JOINED seconds, none is refused, and each runs once."""
-    holder, errors = lab.hold("job"), lab.path / "errors"
-    begin = time.monotonic()
-    words = [lab.script, "-w", "forever", "-n", "job", "--", "sh", "-c", "echo {} >>$LAB/log"]
-    crowd = lab.start_python("arrivals.py", CROWD, AT_ONCE, errors, *words)
-    try:
-        arrived = float(read_line(crowd, 600))
-        late = arrived - CROWD / AT_ONCE  # a busy machine cannot start them as fast
-        until(lambda: lab.count_waiting("job") == CROWD, max(0, begin + late + JOINED - time.monotonic()))
-        joined = time.monotonic() - begin
-        holder.communicate()
-        statuses = Counter(crowd.stdout.readline().split())
-    finally:
-        crowd.terminate()
-    took = time.monotonic() - begin
-
-    assert (statuses, errors.read_bytes()) == ({b"0": CROWD}, b"")
-    assert sorted(map(int, lab.read_log())) == list(range(CROWD))
-    tally.add(launchers=CROWD, commands=CROWD)
-    print(f"\n{CROWD} arrived in {arrived:.1f} s, had joined after {joined:.1f} s, and all had run after {took:.1f} s")
 
 
 def test_witness_finds_overlap_and_missing_record(lab):

@@ -42,7 +42,6 @@ RANDOM = {  # each test's share of a round; the longest first
     "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[file]": 1,
     "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[socket]": 1,
     "tests/test_soak.py::test_killed_launchers_never_overlap_and_leave_nothing": 1,
-    "tests/test_torture.py::test_crowd_arriving_at_once_joins_in_time_and_runs_once_each": 4,
     "tests/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[file]": 2,
     "tests/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[socket]": 2,
 }
