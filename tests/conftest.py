@@ -237,19 +237,6 @@ def open_to_all(place):
             path.chmod(0o755)
 
 
-def make_once(factory, name, make):
-    """Let one of the workers `make(path)` a directory with this name; return its path to all."""
-    base = factory.getbasetemp()
-    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
-    with open(f"{place}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "made").exists():
-            place.mkdir()
-            make(place)
-            (place / "made").touch()
-    return place
-
-
 def in_mounts(script):
     """Return a prefix that runs a script, which mounts something, in a new mount namespace before the rest of the words."""
     return ("unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh")

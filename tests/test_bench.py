@@ -14,7 +14,7 @@ from measured import PAGE, fill_page
 
 AT_ENGINES = {f"engines: {what}" for what in ("launch", "CPU", "acquire", "renew", "release")}
 TITLES = {
-    *("launch", "options", "busy", "latency", "list", "python", "python: 20 threads"),
+    *("launch", "options", "busy", "latency", "list", "python"),
     *("queue: handoff", "queue: handoff, CPU", "queue: handoff, wake-ups", "queue: waiting, CPU"),
     *("memory: RSS", "memory: PSS", "memory: USS"),
 }

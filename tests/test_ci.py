@@ -221,17 +221,12 @@ def run_makefile(machine, text):
     return Pipeline(machine, ["make", "deploy"], lambda process: process.terminate())
 
 
-RUN = {
-    "github": run_workflow,
-    "gitlab": run_gitlab,
-    "component": run_component,
-    "jenkins": run_jenkins,
-    "makefile": run_makefile,
-}
-Recipe = collections.namedtuple("Recipe", "kind id text")
-GITHUB = [Recipe("github", f"workflow.yml:{name}", text) for name, text in read_jobs().items() if "hold:" not in text]
+Recipe = collections.namedtuple("Recipe", "start id text")
+GITHUB = [
+    Recipe(run_workflow, f"workflow.yml:{name}", text) for name, text in read_jobs().items() if "hold:" not in text
+]
 STEP = GITHUB[0]
-GITLAB = Recipe("gitlab", "gitlab-ci.yml", read_example("gitlab-ci.yml"))
+GITLAB = Recipe(run_gitlab, "gitlab-ci.yml", read_example("gitlab-ci.yml"))
 USE = """
 include:
   - component: gitlab.example.com/tools/solo/solo@1.0.0
@@ -239,12 +234,12 @@ include:
       name: deploy
       run: ./deploy.sh
 """
-MAKEFILE = Recipe("makefile", "Makefile", read_example("Makefile").partition("\nnewest:")[0])
+MAKEFILE = Recipe(run_makefile, "Makefile", read_example("Makefile").partition("\nnewest:")[0])
 RECIPES = [
     *GITHUB,
     GITLAB,
-    Recipe("component", "component", USE),
-    Recipe("jenkins", "Jenkinsfile", read_example("Jenkinsfile")),
+    Recipe(run_component, "component", USE),
+    Recipe(run_jenkins, "Jenkinsfile", read_example("Jenkinsfile")),
     MAKEFILE,
 ]
 
@@ -252,7 +247,7 @@ RECIPES = [
 def run(machine, block, old="", new=""):
     """Start a pipeline of this recipe, with `new` in place of `old`."""
     assert old in block.text
-    return RUN[block.kind](machine, block.text.replace(old, new))
+    return block.start(machine, block.text.replace(old, new))
 
 
 def put_probe(machine, *ignored):
@@ -333,11 +328,6 @@ def test_replace_of_the_action_ends_the_pipeline_in_progress(new):
 # --- cancelled -------------------------------------------------------------------------------------------------------
 
 
-def read_cancelled(kind):
-    """Return the signals that the job of a cancelled pipeline gets."""
-    return ["signal:2"] * (kind == "github") + ["signal:15"]
-
-
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.id)
 def test_cancel_signals_the_job_and_the_next_pipeline_runs(new, block):
     machine = new()
@@ -349,7 +339,7 @@ def test_cancel_signals_the_job_and_the_next_pipeline_runs(new, block):
     pipeline.cancel()
 
     until(lambda: "end" in machine.read_log())
-    assert read_signals(machine) == [*read_cancelled(block.kind), "end"]
+    assert read_signals(machine) == ["signal:2"] * (block in GITHUB) + ["signal:15", "end"]
     put_plain(machine)
     assert finish(run(machine, block).process)[0] == 0
 

@@ -122,7 +122,12 @@ def minute(tmp_path_factory):
     put_solo(lab)
     isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", LAYER]
     with open(lab / "errors", "w") as errors:
-        options = {"env": {**os.environ, "LAB": str(lab)}, "stdin": subprocess.DEVNULL, "stderr": errors}
+        options = {
+            "env": {**os.environ, "LAB": str(lab)},
+            "stdin": subprocess.DEVNULL,
+            "stdout": errors,
+            "stderr": errors,
+        }
         outside = subprocess.Popen(isolated, **options)
     try:
         until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)

@@ -28,7 +28,7 @@ TOP, LATE, TYPES = "at the top of the file", "in a function", "for type checkers
 
 
 def read_imports(source):
-    """Yield (module, TOP, LATE or TYPES, line number) of each import. `from solo.text import width` imports solo.text.width."""
+    """Yield (module, TOP, LATE or TYPES) of each import. `from solo.text import width` imports solo.text.width."""
     tree = ast.parse(source)
     places = dict.fromkeys(ast.iter_child_nodes(tree), TOP)
     for node in ast.walk(tree):
@@ -39,17 +39,17 @@ def read_imports(source):
         if isinstance(node, ast.ImportFrom):
             inner = [f"{node.module}.{name}" for name in names]
             names = [name if name.removeprefix("solo.") in MODULES else node.module for name in inner]
-        yield from ((name, places.get(node, LATE), node.lineno) for name in names)
+        yield from ((name, places.get(node, LATE)) for name in names)
 
 
 def list_own(path):
     """Return the imports of solo's own modules, named without `solo.`."""
     found = read_imports(path.read_text())
-    return [(name.removeprefix("solo."), place, line) for name, place, line in found if name.startswith("solo.")]
+    return [(name.removeprefix("solo."), place) for name, place in found if name.startswith("solo.")]
 
 
 IMPORTS = {name: list_own(path) for name, path in MODULES.items() if name}
-RUN = {name: [own for own, place, _ in imports if place != TYPES] for name, imports in IMPORTS.items()}
+RUN = {name: [own for own, place in imports if place != TYPES] for name, imports in IMPORTS.items()}
 HOT = {name for name in IMPORTS if (ROOT / "solo" / f"{name}.py").exists()}
 
 
@@ -73,7 +73,7 @@ def find_cycle(imports):
 
 @pytest.mark.parametrize("name", sorted(HOT))
 def test_file_imports_only_files_and_cheap_modules_of_python_at_its_top(name):
-    for imported, place, _ in read_imports(MODULES[name].read_text()):
+    for imported, place in read_imports(MODULES[name].read_text()):
         if place == TOP and imported != "solo":
             assert imported.removeprefix("solo.") in HOT | ALLOWED, f"{name} imports {imported}"
 
@@ -82,31 +82,10 @@ def test_imports_make_no_cycle():
     assert find_cycle(RUN) == []
 
 
-def test_an_import_for_types_that_closes_a_cycle_says_why():
-    every = {name: [own for own, *_ in imports] for name, imports in IMPORTS.items()}
-    silent = []
-    for name, imports in IMPORTS.items():
-        lines = MODULES[name].read_text().split("\n")
-        for own, place, line in imports:
-            if place == TYPES and "  # " not in lines[line - 1] and name in list_reached(every, own):
-                silent.append(f"{name}: {lines[line - 1].strip()}")
-    assert silent == []
-
-
-def list_reached(imports, name):
-    """Return the modules that `name` imports, and those that these import, and so on."""
-    reached, left = set(), [name]
-    while left:
-        new = set(imports.get(left.pop(), [])) - reached
-        reached |= new
-        left += new
-    return reached
-
-
 def test_find_cycle_finds_a_cycle():
     imports = {"a": ["b"], "b": ["c"], "c": ["b"]}
 
-    assert find_cycle(imports) == ["b", "c"] and list_reached(imports, "a") == {"b", "c"}
+    assert find_cycle(imports) == ["b", "c"]
 
 
 def test_imports_are_read_in_every_form():
@@ -120,7 +99,7 @@ def late():
     from solo.commands.list import run
     from solo import __version__
 """
-    found = {place: {name for name, where, _ in read_imports(source) if where == place} for place in (TOP, TYPES, LATE)}
+    found = {place: {name for name, where in read_imports(source) if where == place} for place in (TOP, TYPES, LATE)}
     assert found[TOP] == {"solo.text.width", "os", "solo.kernel"} and found[TYPES] == {"solo.commands.list"}
     assert found[LATE] == {"solo.text.width", "solo.text.users", "solo.commands.list", "solo"}
 
@@ -146,7 +125,7 @@ def test_run_executes_all_files_in_the_order_of_imports():
     assert {name.removeprefix("solo.") for name in ordered if name != "solo"} == HOT - {"__main__"}
     for at, name in enumerate(ordered):
         imports = read_imports(modules[name].read_text())
-        assert {own for own, place, _ in imports if place == TOP and own in modules} <= set(ordered[:at])
+        assert {own for own, place in imports if place == TOP and own in modules} <= set(ordered[:at])
 
 
 def list_loaded(lab, *words, before=""):

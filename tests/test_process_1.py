@@ -1,4 +1,4 @@
-"""solo as process 1 of a pid namespace, as in a container: signals, statuses, leases and orphans."""
+"""solo as process 1 of a pid namespace, as in a container: signals and statuses."""
 
 import os
 import signal
@@ -6,11 +6,9 @@ import signal
 import pytest
 from conftest import PATIENCE, Terminal, finish, inject, read_line, until, wait_dead
 from fleet import find_children
-from servers import Redis, serve
 
 INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
-server = serve(Redis)
 
 
 def find_chain(process):
@@ -91,31 +89,3 @@ def test_fork_that_fails_is_one_line_and_125(lab):
     result = lab.run("-n", "job", "true", prefix=(*INNER, *inject(lab, "clone:error=EAGAIN"), "-D"))
 
     assert (result.returncode, result.stderr) == (125, b"solo: cannot fork: Resource temporarily unavailable\n")
-
-
-# --- at an engine --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def remote(lab, server):
-    lab.environment["SOLO_VIA"] = server.url
-    return lab
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("stopped", [(1,), (0, 1, 2)], ids=["launcher", "all"])
-def test_stopped_launcher_dies_with_its_lease(remote, stopped):
-    holder = remote.start("--ttl", "3", "-n", "stop", "--", "sh", "-c", "echo; exec sleep 1000", prefix=INNER)
-    read_line(holder)
-    chain = find_chain(holder)
-
-    for at in stopped:
-        os.kill(chain[at], signal.SIGSTOP)
-    words = ("-w", "60", "-n", "stop", "--dir", remote.path / "other", "--", "cat", f"/proc/{chain[2]}/stat")
-    next_one = remote.start(*words)
-
-    code, out, _ = finish(next_one)
-    assert code == 1 or out.split()[2] in "ZX", out
-    if 0 in stopped:
-        os.kill(chain[0], signal.SIGCONT)
-    assert finish(holder)[0] == 128 + signal.SIGKILL

@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
+from conftest import NOBODY, PATIENCE, finish, read_line, until
 
 from solo.contention.addresses import PREFIX
 
@@ -252,14 +251,3 @@ def test_unknown_backend_is_refused(lab, words):
     result = lab.run(*words)
 
     assert result.returncode == 125 and result.stderr.startswith(b"solo: --via pigeon: neither file nor socket, ")
-
-
-def test_stopped_launcher_keeps_the_name(lab):
-    holder = lab.hold("job")
-    holder.send_signal(signal.SIGSTOP)
-    until(lambda: read_state(holder.pid) == "T")
-
-    assert lab.run("-n", "job", "true").returncode == 75
-    holder.kill()
-    wait_dead(holder.child)
-    assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.contestants import ROOT, Bench, describe_machine
 from bench.launch import measure_busy, measure_launch, measure_list, measure_memory, measure_options
-from bench.programs import measure_engines, measure_python, measure_threads
+from bench.programs import measure_engines, measure_python
 from bench.queue import measure_latency, measure_queue
 from measured import format_measured, write_record
 
@@ -28,7 +28,6 @@ MEASURES = {  # the function and its share of --rounds
     "list": (measure_list, 0.1),
     "memory": (measure_memory, 0.05),
     "python": (measure_python, 1),
-    "threads": (measure_threads, 0.1),
     "engines": (measure_engines, 0.2),
 }
 

@@ -1,6 +1,6 @@
-"""Measure solo in running programs: locks of its library, uncontended and by twenty threads, and each step at an engine.
+"""Measure solo in running programs: locks of its library, and each step at an engine.
 
-Uncontended locks are timed twenty at a time: a single one takes only microseconds.
+Locks are timed twenty at a time: a single one takes only microseconds.
 """
 
 import json
@@ -38,38 +38,6 @@ for turn in range(rounds):
         times[name] = 1e6 * (time.perf_counter() - begin) / 20
     print(json.dumps(times))
 """
-# A handoff is the time from the common start of 20 threads to the end of the last one, divided by their 500 acquires. All threads
-# use one lock object, whose name or file no other process locks. Each acquires and releases 25 times: filelock polls every 50 ms,
-# so a single time would measure mostly the moment of its poll. Neither library promises that the threads alternate.
-THREADS = """
-import json, math, sys, threading, time
-folder, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-sys.path.insert(0, source)
-import filelock, solo
-
-COUNT, EACH = 20, 25
-locks = {"filelock": filelock.FileLock(folder + "/threads"), "solo.Lock": solo.Lock("threads", wait=math.inf)}
-
-def contend(lock, start):
-    start.wait()
-    for _ in range(EACH):
-        with lock:
-            pass
-
-for turn in range(rounds):
-    times = {}
-    for name, lock in locks.items():
-        start = threading.Barrier(COUNT + 1)
-        threads = [threading.Thread(target=contend, args=(lock, start)) for _ in range(COUNT)]
-        for thread in threads:
-            thread.start()
-        start.wait()
-        begin = time.perf_counter()
-        for thread in threads:
-            thread.join()
-        times[name] = 1e6 * (time.perf_counter() - begin) / (COUNT * EACH)
-    print(json.dumps(times))
-"""
 ENGINE = """
 import json, sys, time
 url, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -104,14 +72,6 @@ def measure_python(bench: Bench, rounds: int) -> dict:
     for turn in run_program(UNCONTENDED, bench.folder, rounds + 1)[1:]:
         series.add(turn)
     return {"python": series}
-
-
-def measure_threads(bench: Bench, rounds: int) -> dict:
-    """Measure the handoff of one lock between 20 threads of a program."""
-    series = Series("us", lambda row: ["filelock"])
-    for turn in run_program(THREADS, bench.folder, rounds + 1)[1:]:
-        series.add(turn)
-    return {"python: 20 threads": series}
 
 
 def measure_engines(bench: Bench, rounds: int) -> dict:

@@ -3,6 +3,7 @@
 SOLO_INSTALLED names an installed solo to test instead of one from `make install`.
 """
 
+import fcntl
 import os
 import re
 import subprocess
@@ -10,20 +11,23 @@ from pathlib import Path
 
 import pytest
 from builds import install
-from conftest import (
-    PATIENCE,
-    PIPES,
-    copy_libraries,
-    copy_package,
-    in_mounts,
-    make_once,
-    open_to_all,
-    until,
-    write_script,
-)
+from conftest import PATIENCE, PIPES, copy_libraries, copy_package, in_mounts, open_to_all, until, write_script
 
 PERL = ["/usr/bin/perl", str(Path(__file__).with_name("probe.pl"))]
 VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMMAND", "INVOCATION_ID", "JOURNAL_STREAM"}
+
+
+def make_once(factory, name, make):
+    """Let one of the workers `make(path)` a directory with this name; return its path to all."""
+    base = factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with open(f"{place}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "made").exists():
+            place.mkdir()
+            make(place)
+            (place / "made").touch()
+    return place
 
 
 def install_source(place):
