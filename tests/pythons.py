@@ -14,12 +14,8 @@ def find_pythons() -> dict:
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     folders = [Path(folder) for folder in (*os.environ["PATH"].split(os.pathsep), "/usr/local/bin", "/usr/bin")]
     folders += sorted(pyenv.glob("versions/*/bin"))
-    paths = [
-        path
-        for folder in folders
-        for path in sorted(folder.glob("python3*"))
-        if re.fullmatch(r"python3(\.\d+)?", path.name)
-    ]
+    paths = [path for folder in folders for path in sorted(folder.glob("python3*"))]
+    paths = [path for path in paths if re.fullmatch(r"python3(\.\d+)?", path.name)]
     found = {}
     for path in [sys.executable, *(path for path in paths if os.access(path, os.X_OK))]:
         tried = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -100,11 +100,8 @@ def make_variables(machine, values, action=ACTION):
     temporary = machine.path / "_temp"
     temporary.mkdir(exist_ok=True)
     (temporary / "path").touch()
-    variables = {
-        "GITHUB_ACTION_PATH": str(action),
-        "GITHUB_PATH": str(temporary / "path"),
-        "RUNNER_TEMP": str(temporary),
-    }
+    places = {"GITHUB_ACTION_PATH": action, "GITHUB_PATH": temporary / "path", "RUNNER_TEMP": temporary}
+    variables = {name: str(place) for name, place in places.items()}
     for name, value in step["env"].items():
         variables[name] = re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: inputs[found[1]], value)
     return variables

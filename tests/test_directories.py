@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from conftest import BLOCKING, NOBODY, count_injected, finish, in_mounts, inject, kill, kill_both, until
+from test_process_1 import find_chain
 
 from solo.directories import open_base, open_name
 from solo.identity import read_origin
@@ -152,10 +153,10 @@ def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     script = f"{lab.script} -n job -- sleep 60 & echo $!; wait; sleep 60"
     nested = ("unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script)
     inner = lab.start_words(*nested, preexec_fn=lambda: os.setgroups(range(10000, 10000 + groups)))
-    launcher_inside = int(inner.stdout.readline())
+    inner.stdout.readline()
     until(lambda: lab.list() and lab.list()[0]["child"])
     [row] = lab.list()
-    assert row["launcher"] == find_outer_pid(inner, launcher_inside)
+    assert row["launcher"] == find_chain(inner)[1]
     os.kill(row["launcher"], 9)
 
     until(lambda: lab.list()[0]["state"] == "orphaned")
@@ -308,21 +309,6 @@ def test_number_of_compatible_unseen_orphans_is_limited(lab):
     lab.run("-n", "job", "-s", "true")
 
     assert len(list(ticket.parent.glob(".hold.*"))) == MOST_OPEN
-
-
-def find_outer_pid(outer, inside):
-    """Return the outer pid of the process that has the pid `inside` in the pid namespace of the children of `outer`."""
-    namespace = os.readlink(f"/proc/{outer.pid}/ns/pid_for_children")
-    return next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and has_inner_pid(pid, namespace, inside))
-
-
-def has_inner_pid(pid, namespace, inside):
-    try:
-        lines = open(f"/proc/{pid}/status").read().splitlines()
-        [pids] = [line.split()[1:] for line in lines if line.startswith("NSpid:")]
-        return os.readlink(f"/proc/{pid}/ns/pid") == namespace and pids[-1] == str(inside)
-    except OSError:
-        return False
 
 
 # --- other users ---------------------------------------------------------------------------------------------------

@@ -337,13 +337,10 @@ def test_denied_prctl_is_one_line_and_125(lab, word, waits):
         finish(holder)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("-w", "1"),
-        *(pytest.param(words, marks=pytest.mark.full) for words in ((), ("--once-per", "1ms"), ("--slots", "2"))),
-    ],
-)
+MORE = [pytest.param(words, marks=pytest.mark.full) for words in ((), ("--once-per", "1ms"), ("--slots", "2"))]
+
+
+@pytest.mark.parametrize("words", [("-w", "1"), *MORE])
 def test_out_of_memory_is_one_line_and_125(lab, words):
     """The limits rise from where Python itself starts, perhaps with messages of its own, to where the run succeeds."""
     lab.run(*words, "-n", "job", "true")

@@ -51,10 +51,8 @@ def test_take_acquires_several_slots(lab, via):
 
     assert lab.run("--slots", "5,3", "-n", "job", "true").returncode == 75
     assert hold_slot(lab, "--slots", "5,2").slot == "3"
-    assert [(row["mode"], row["slot"], row["slots"], row["take"]) for row in lab.list()] == [
-        ("slots", 0, 5, 3),
-        ("slots", 3, 5, 2),
-    ]
+    rows = [(row["mode"], row["slot"], row["slots"], row["take"]) for row in lab.list()]
+    assert rows == [("slots", 0, 5, 3), ("slots", 3, 5, 2)]
 
 
 def test_only_head_waiting_for_slots_wakes_and_seldom(lab, via):
@@ -130,15 +128,9 @@ def limit_descriptors():
 
 
 def test_invalid_slots_are_refused(lab):
-    for words, text in [
-        (("--slots", "0"), "at least 1"),
-        (("--slots", "2,3"), "at most N"),
-        (("--slots", "2,0"), "at least 1"),
-        (("--slots", "-1"), "not a number"),
-        (("--slots", "x"), "not a number"),
-        (("--slots", "9999999999"), "not a number"),
-    ]:
-        result = lab.run(*words, "-n", "job", "true")
+    bad = {"at least 1": ("0", "2,0"), "at most N": ("2,3",), "not a number": ("-1", "x", "9999999999")}
+    for text, value in [(text, value) for text, values in bad.items() for value in values]:
+        result = lab.run("--slots", value, "-n", "job", "true")
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
 
 

@@ -11,12 +11,12 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 import pytest
 import tally
 from conftest import PATIENCE, is_blocked, until, write_program
+from fleet import find_children
 from tools import find_tool
 
 from solo.commands import jobs, place
@@ -142,11 +142,7 @@ class Shell:
 
 def list_tree(pid):
     """Return the pid and those of its descendants."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        children = []
-    return [pid, *(one for child in children for one in list_tree(int(child)))]
+    return [pid, *(one for child in find_children(pid) for one in list_tree(child))]
 
 
 def has_started(log, number):

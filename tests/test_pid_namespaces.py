@@ -72,10 +72,8 @@ def test_reader_in_a_third_namespace_learns_where_the_pid_is_valid(lab, containe
     assert f" by pid {container.inner_launcher} {container.place} (sh " in busy
     assert (row["launcher"], row["child"], row["claims"]) == (None, None, pids)
     assert view("list").splitlines()[1].split()[3:5] == [f"{container.inner_launcher}?", f"{container.inner_child}?"]
-    assert (
-        f" by pid {container.inner_launcher}? (" in view("show", "job")
-        and view("top").splitlines()[1].split()[2] == f"{container.inner_launcher}?"
-    )
+    assert f" by pid {container.inner_launcher}? (" in view("show", "job")
+    assert view("top").splitlines()[1].split()[2] == f"{container.inner_launcher}?"
     assert find_notified(lab, *INNER) == "<>"
     refused = f"solo: job: cannot end pid {container.inner_child} {container.place}: it cannot be seen from here\n"
     assert (stop.returncode, stop.stderr.decode()) == (125, refused)

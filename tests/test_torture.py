@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 import tally
@@ -78,15 +79,10 @@ def count_calls(lab, scene):
         clear(lab)
         stage = scene(lab)
         assert launch_traced(lab, stage, "-s", "200").wait(PATIENCE) == 0
-    counts, points, has_accessed = {}, [], False
-    for row in (lab.path / "trace").read_text().splitlines():
-        match = re.match(r"(\w+)\(", row)
-        if match is None:
-            continue
-        call = match[1]
-        counts[call] = counts.get(call, 0) + 1
-        has_accessed = has_accessed or stage.get_first_access(lab) in row
-        if has_accessed:
+    counts, points = Counter(), []
+    for call, row in re.findall(r"(?m)^(\w+)\((.*)", (lab.path / "trace").read_text()):
+        counts[call] += 1
+        if points or stage.get_first_access(lab) in row:
             points.append((call, counts[call]))
     return points
 

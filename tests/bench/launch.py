@@ -123,8 +123,5 @@ def read_waiting(bench: Bench) -> dict:
 def read_memory(pid: int) -> dict:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     megabytes = {key: int(value.split()[0]) * 1024 / 1e6 for key, value in (line.split(":") for line in lines)}
-    return {
-        "RSS": megabytes["Rss"],
-        "PSS": megabytes["Pss"],
-        "USS": megabytes["Private_Clean"] + megabytes["Private_Dirty"],
-    }
+    private = megabytes["Private_Clean"] + megabytes["Private_Dirty"]
+    return {"RSS": megabytes["Rss"], "PSS": megabytes["Pss"], "USS": private}
