@@ -147,9 +147,8 @@ class Run:
         self.prepare()
         plan, holds = self.plan, self.holds
         starter = self.starter if self.remote is None else None
-        self.local_holds = self.named = acquire.acquire_names(
-            self.record, plan, acquire.make_watch(plan, plan.deadline), holds, starter=starter
-        )
+        watch = acquire.make_watch(plan, plan.deadline)
+        self.local_holds = self.named = acquire.acquire_names(self.record, plan, watch, holds, starter=starter)
         if plan.locks_files:
             from solo.contention.flocks import lock_files
 

@@ -154,13 +154,8 @@ def parse_record(data: bytes) -> "Record | None":
         if magic != MAGIC or rest:
             return None
         fields = dict(line.split(b" ", 1) for line in lines)
-        origin = Origin(
-            fields[b"boot"].decode(),
-            fields[b"pid-namespace"].decode(),
-            fields[b"time-namespace"].decode(),
-            decode(unquote(fields[b"host"])),
-            int(fields[b"shift"]),
-        )
+        boot, pids, clock = [fields[key].decode() for key in (b"boot", b"pid-namespace", b"time-namespace")]
+        origin = Origin(boot, pids, clock, decode(unquote(fields[b"host"])), int(fields[b"shift"]))
         launcher, uid, claim = parse_process(fields[b"launcher"]), int(fields[b"uid"]), parse_claim(fields)
         words = [unquote(word) for word in fields[b"command"].split(b" ")]
         names = [decode(unquote(name)) for name in fields[b"names"].split(b" ")]

@@ -127,10 +127,8 @@ class LockAttempt:
             if lock.flock or lock.fcntl:
                 from solo.contention.flocks import lock_files
 
-                mode, umask = lock._claim.mode, read_umask()
-                acquire_further(
-                    lock.name, named, lambda: lock_files(plan, mode, umask, wait_silently, holds, is_program=True)
-                )
+                words = plan, lock._claim.mode, read_umask(), wait_silently, holds
+                acquire_further(lock.name, named, lambda: lock_files(*words, is_program=True))
             remove_unseen_holds(named.values())
             for hold in named.values():
                 if not isinstance(hold.queue, Queue):

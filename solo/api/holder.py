@@ -53,9 +53,8 @@ def holders(name: str, *, via: Optional[str] = None, directory: Optional[AnyPath
     from solo.commands.list import collect
 
     problems: list[str] = []
-    rows, complete = collect(
-        read_options(via or FILE, directory).get("dir"), via, [check_name(name)], report=problems.append
-    )
+    path = read_options(via or FILE, directory).get("dir")
+    rows, complete = collect(path, via, [check_name(name)], report=problems.append)
     if not complete:
         raise SoloError(problems[0])
     return [make_holder(row) for row in rows if row["state"] != "waiting"]

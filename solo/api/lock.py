@@ -170,10 +170,9 @@ class Lock:
                 attempt.run_here()  # signal handlers run only in the main thread
             elif not attempt.try_here():
                 if blocking.is_eventlet():
+                    why = "eventlet would run no other greenlet meanwhile"
                     remedy = "acquire without wait, and try again after eventlet.sleep"
-                    raise SoloError(
-                        f"{self.name}: cannot wait: eventlet would run no other greenlet meanwhile ({remedy})"
-                    )
+                    raise SoloError(f"{self.name}: cannot wait: {why} ({remedy})")
                 done = threading.Event() if hub is None else GreenEvent(hub)
                 attempt.start(done.set)
                 done.wait()

@@ -210,9 +210,8 @@ def communicate(process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, time
     deadline, is_over = monotonic() + timeout, False
     while True:
         try:
-            return Output(
-                *process.communicate(input, max(LOOK_AGAIN, min(deadline - monotonic(), LONGEST_POLL / 1000)))
-            )
+            left = min(deadline - monotonic(), LONGEST_POLL / 1000)
+            return Output(*process.communicate(input, max(LOOK_AGAIN, left)))
         except subprocess.TimeoutExpired as error:
             if is_over:
                 with process:  # closes its pipes

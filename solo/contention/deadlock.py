@@ -111,9 +111,7 @@ def open_waiters(hold: "Ticket") -> "Iterator[FileTicket]":
     record = hold.record
     assert record is not None
     process = record.launcher if hold.state is LIVE else record.child
-    if process is None or not vouches(hold, process):
-        return
-    if is_alive(*process, record.origin, hold.queue.origin) is not True:
+    if process is None or not vouches(hold, process) or not is_alive(*process, record.origin, hold.queue.origin):
         return
     pid = find_pid(process, record.origin, hold.queue.origin)
     for each in [pid] if record.child is None else list_below(pid):

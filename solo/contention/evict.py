@@ -48,11 +48,10 @@ class Eviction:
         now = monotonic()
         try:
             left = [ticket for ticket in tickets if not ticket.is_open and names_owner(ticket)]
-            waiters = [ticket for ticket in tickets if not ticket.is_hold]
-            holders = (
-                [] if any(ticket in left for ticket in waiters) else [ticket for ticket in tickets if ticket.is_hold]
-            )
-            due = [self.advance(ticket, now) for ticket in waiters + holders if ticket not in left]
+            acted = [ticket for ticket in tickets if not ticket.is_hold]
+            if not any(ticket in left for ticket in acted):
+                acted += [ticket for ticket in tickets if ticket.is_hold]
+            due = [self.advance(ticket, now) for ticket in acted if ticket not in left]
             return min(due + [now + LOOK_AGAIN] * bool(left), default=FOREVER)
         finally:
             for ticket in tickets:

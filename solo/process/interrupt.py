@@ -37,10 +37,8 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
             set_handler(number, before)
             return None
         find_function(libc, "siginterrupt")(number, 1)
-        calls: dict[Call, Any] = {
-            flock: call_flock,
-            ofd.lock: lambda fd, mode: call_fcntl(fd, F_OFD_SETLKW, ofd.make_request(mode)),
-        }
+        calls: dict[Call, Any] = {flock: call_flock}
+        calls[ofd.lock] = lambda fd, mode: call_fcntl(fd, F_OFD_SETLKW, ofd.make_request(mode))
         return number, calls, _ctypes.get_errno
     except (ImportError, OSError, StopIteration):
         return None
