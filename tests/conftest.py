@@ -58,19 +58,13 @@ sys.dont_write_bytecode = False  # else every worker compiles all tests again: 1
 
 
 # The initial environment of every test, on every machine. None: unset.
-ENVIRONMENT = {
-    "TERM": "xterm-256color",
-    "LANG": "C.UTF-8",
-    "HISTFILE": "",
-    **dict.fromkeys(
-        (
-            "LANGUAGE LC_ALL LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LC_COLLATE COLUMNS LINES NO_COLOR FORCE_COLOR"
-            " CLICOLOR_FORCE CI JENKINS_URL TEAMCITY_VERSION TF_BUILD GITHUB_ACTIONS GITLAB_CI NOTIFY_SOCKET LISTEN_FDS"
-            " LISTEN_PID WATCHDOG_PID INVOCATION_ID PYTHONPATH PYTHONWARNINGS PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED"
-            " BASH_ENV ENV CDPATH SOLO_DIR SOLO_NAME SOLO_SLOT SOLO_TOKEN SOLO_VIA"
-        ).split()
-    ),
-}
+UNSET = (
+    "LANGUAGE LC_ALL LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LC_COLLATE COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR_FORCE CI"
+    " JENKINS_URL TEAMCITY_VERSION TF_BUILD GITHUB_ACTIONS GITLAB_CI NOTIFY_SOCKET LISTEN_FDS LISTEN_PID WATCHDOG_PID"
+    " INVOCATION_ID PYTHONPATH PYTHONWARNINGS PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED BASH_ENV ENV CDPATH"
+    " SOLO_DIR SOLO_NAME SOLO_SLOT SOLO_TOKEN SOLO_VIA"
+).split()
+ENVIRONMENT = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "HISTFILE": "", **dict.fromkeys(UNSET)}
 # No deadlines or limits on slowness: a busy machine must not change a result.
 settings.register_profile("solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("quick", settings.get_profile("solo"), max_examples=20)

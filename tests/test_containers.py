@@ -18,16 +18,8 @@ CRONJOB = EXAMPLES / "cronjob.yaml"
 RUNTIME = [pytest.mark.root, pytest.mark.tool("podman", "crun", "debootstrap", "unshare")]
 SHOW_NAMESPACE = ("sh", "-c", "readlink /proc/self/ns/pid; exec sleep 1000")
 # No right that a container can lack. podman sets HOME always.
-STRICT = (
-    "--read-only",
-    "--read-only-tmpfs=false",
-    "--cap-drop=all",
-    "--security-opt=no-new-privileges",
-    "--ipc=none",
-    "--passwd=false",
-    "--user=12345:12345",
-    '--entrypoint=["env", "-u", "HOME", "solo"]',
-)
+RIGHTS = "--read-only --read-only-tmpfs=false --cap-drop=all --security-opt=no-new-privileges --ipc=none --passwd=false".split()
+STRICT = (*RIGHTS, "--user=12345:12345", '--entrypoint=["env", "-u", "HOME", "solo"]')
 PASSWORD = "of root"
 LEAST = """
 grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t\\n' ' '; echo
@@ -176,11 +168,8 @@ class TestSharedNames:
         read_line(holder)
         once = ("--entrypoint=solo", "report", "-n", "report", "true")
 
-        codes = [
-            finish(podman.start(*mapped, *once))[0],
-            finish(podman.start(*others, *once))[0],
-            lab.run("-n", "report", "true").returncode,
-        ]
+        codes = [finish(podman.start(*words, *once))[0] for words in (mapped, others)]
+        codes.append(lab.run("-n", "report", "true").returncode)
         podman.check("stop", "--time=60", "mapped")
 
         assert codes == [75, 125, 125]
@@ -194,7 +183,7 @@ class TestSharedNames:
         assert (service["user"], service["volumes"]) == ("1234:4242", ["/srv/locks:/srv/locks"])
         os.chown(lab.directory, 0, 4242)
         lab.directory.chmod(0o2770)
-        words = (*STRICT[:-2], "--entrypoint=", f"--volume={lab.directory}:/srv/locks", "--env=SOLO_DIR=/srv/locks")
+        words = (*RIGHTS, "--entrypoint=", f"--volume={lab.directory}:/srv/locks", "--env=SOLO_DIR=/srv/locks")
         once = ("solo", "-n", "report", "true")
 
         def start(user, *command, name="other"):
@@ -236,7 +225,7 @@ def make_pod(spec, secret, path):
     own = container["securityContext"]
     assert pod["runAsNonRoot"] and pod["seccompProfile"] == {"type": "RuntimeDefault"}
     assert (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"]) == (False, True)
-    words = [*STRICT[:-2], f"--user={pod['runAsUser']}:{pod['runAsGroup']}", "--entrypoint=", "--network=host"]
+    words = [*RIGHTS, f"--user={pod['runAsUser']}:{pod['runAsGroup']}", "--entrypoint=", "--network=host"]
     assert f"--cap-drop={own['capabilities']['drop'][0].lower()}" in words
     words += [f"--env={one['name']}={one['value']}" for one in container["env"]]
     volumes = {volume["name"]: volume for volume in spec["volumes"]}

@@ -327,6 +327,8 @@ INHERITED = (
     "import fcntl, os, sys, struct; f = open(sys.argv[1], 'r+'); os.set_inheritable(f.fileno(), True); "
     "{}; os.execv(sys.argv[2], sys.argv[2:])"
 )
+BY_FLOCK = INHERITED.format("fcntl.flock(f, fcntl.LOCK_EX)")
+BY_FCNTL = INHERITED.format("fcntl.fcntl(f, 37, struct.pack('hhqqi', 1, 0, 0, 0, 0))")
 
 
 @pytest.mark.parametrize(
@@ -338,16 +340,8 @@ INHERITED = (
         ("--fcntl", ["with-lock-ex", "-w"], "locked by the program that executed solo"),
         ("--fcntl", [*PYTHON, "now"], "an ancestor of this process"),
         ("--fcntl", ["$SOLO", "-n", "outer", "--fcntl"], "an ancestor of this process"),
-        (
-            "--flock",
-            [sys.executable, "-IS", "-c", INHERITED.format("fcntl.flock(f, fcntl.LOCK_EX)")],
-            "through the inherited descriptor 3",
-        ),
-        (
-            "--fcntl",
-            [sys.executable, "-ISc", INHERITED.format("fcntl.fcntl(f, 37, struct.pack('hhqqi', 1, 0, 0, 0, 0))")],
-            "through the inherited descriptor 3",
-        ),
+        ("--flock", [sys.executable, "-ISc", BY_FLOCK], "through the inherited descriptor 3"),
+        ("--fcntl", [sys.executable, "-ISc", BY_FCNTL], "through the inherited descriptor 3"),
     ],
     ids=lambda value: value[0].rpartition("/")[2] if isinstance(value, list) else "",
 )
@@ -412,22 +406,14 @@ def test_missing_file_is_created_with_the_callers_umask(lab, option):
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o640)
 
 
-@pytest.mark.parametrize(
-    "option, make, text",
-    [
-        ("--flock", os.mkfifo, "neither a file nor a directory"),
-        ("--fcntl", os.mkfifo, "is not a file, so fcntl(2) cannot lock it"),
-        ("--fcntl", os.mkdir, "is not a file, so fcntl(2) cannot lock it"),
-        *[
-            (option, make, text)
-            for option in ("--flock", "--fcntl")
-            for make, text in (
-                (lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"),
-                (lambda path: None, "No such file or directory"),
-            )
-        ],
-    ],
-)
+UNLOCKABLE = [("--flock", os.mkfifo, "neither a file nor a directory")]
+UNLOCKABLE += [("--fcntl", make, "is not a file, so fcntl(2) cannot lock it") for make in (os.mkfifo, os.mkdir)]
+for option in ("--flock", "--fcntl"):
+    UNLOCKABLE.append((option, lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"))
+    UNLOCKABLE.append((option, lambda path: None, "No such file or directory"))
+
+
+@pytest.mark.parametrize("option, make, text", UNLOCKABLE)
 def test_unlockable_path_is_one_line_and_125(lab, option, make, text):
     path = lab.path / "odd"
     make(path)

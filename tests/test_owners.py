@@ -188,15 +188,8 @@ def view(common, solo_script):
 
 
 def forge_roots(forge):
-    return forge(
-        launcher=identify(1),
-        child=identify(1),
-        uid=0,
-        via=EVIL,
-        tree=0.1,
-        host="h\x1b[2J\n",
-        command=["a\x1b]0;b\x07\n"],
-    )
+    claims = {"launcher": identify(1), "child": identify(1), "uid": 0, "via": EVIL, "tree": 0.1}
+    return forge(**claims, host="h\x1b[2J\n", command=["a\x1b]0;b\x07\n"])
 
 
 def test_views_show_the_owner_and_mark_claims_of_the_record(forge, view):

@@ -293,19 +293,17 @@ def test_unit_in_a_pid_namespace_contends_for_the_same_name(guest, unit):
     assert is_free(guest, unit, "--wait", "30s")
 
 
-GIVE = f"else as root: install -d -m 700 -o {ALICE} /var/lib/solo-users/{ALICE}"
+GIVE = f"install -d -m 700 -o {ALICE} /var/lib/solo-users/{ALICE}"
+HIDDEN = f" (if the unit hides the home directory: ProtectHome=no; else as root: {GIVE})"
 REFUSALS = {
     "strict": (
         ["ProtectSystem=strict"],
         "(in a unit: RuntimeDirectory=solo RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes "
         "StateDirectory=solo StateDirectoryMode=0700; without a file: --via socket, in every run of the name)",
     ),
-    "home": (["User=alice", "ProtectHome=yes"], f" (if the unit hides the home directory: ProtectHome=no; {GIVE})"),
+    "home": (["User=alice", "ProtectHome=yes"], HIDDEN),
     "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=; "),
-    "home-tmpfs": (
-        ["User=alice", "ProtectHome=tmpfs"],
-        f" (if the unit hides the home directory: ProtectHome=no; {GIVE})",
-    ),
+    "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], HIDDEN),
     "service-user": (["User=backup"], "belongs to uid 0 (as root: install -d -m 700 -o 34 /var/lib/solo-users/34)"),
     "dynamic": (
         ["DynamicUser=yes"],

@@ -83,14 +83,8 @@ class Part:
             self.has_failed = True
             reason = "did not end" if status is None else f"status {status}"
             lines = self.file.with_suffix(".log").read_text(errors="replace").splitlines()[-40:]
-            print(
-                f"FAILED: {self.name}: {reason}",
-                *lines,
-                f"replay: {self.replay}",
-                sep="\n",
-                file=sys.stderr,
-                flush=True,
-            )
+            text = "\n".join([f"FAILED: {self.name}: {reason}", *lines, f"replay: {self.replay}"])
+            print(text, file=sys.stderr, flush=True)
 
     @property
     def replay(self) -> str:

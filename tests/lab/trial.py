@@ -53,13 +53,9 @@ class Trial:
         """Start the peer before a job. `form` is skip, wait or quiet; `action` is an action of job.py."""
         locks = locks or self.locks
         words = [word.replace("{lock}", f"{locks}/job").replace("{name}", "job") for word in getattr(self.peer, form)]
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("SOLO_", "XDG_"))},
-            "HOME": str(locks),
-            "SOLO_DIR": str(locks),
-            "LAB_ACTION": action,
-            "LAB_TAG": str(tag),
-        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOLO_", "XDG_"))}
+        places = dict.fromkeys(("HOME", "SOLO_DIR"), str(locks))
+        environment = {**kept, **places, "LAB_ACTION": action, "LAB_TAG": str(tag)}
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         return subprocess.Popen([*prefix, *words, *job, self.place], env=environment, **streams)
 
