@@ -259,75 +259,72 @@ def test_manual_is_clean_mdoc_of_less_than_500_lines_with_the_usual_sections():
     assert page.index(".Sh EXAMPLES") < page.index(".Sh OPTIONS")
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ("lsit", "lsit: command not found (did you mean solo list?)"),
-        ("hisotry job", "hisotry: command not found (did you mean solo history?)"),
-        ("cd /", "cd: command not found (it is a word of the shell: use sh -c)"),
-        ("'echo a; echo b'", "echo a; echo b: command not found (it is a line for the shell: use sh -c)"),
-        ("A=1 env", "A=1: command not found (to set a variable use env)"),
-        ("xyzzy", "xyzzy: command not found (in the PATH $PATH)"),
-        ("status job", "status: command not found (it was taken as COMMAND; did you mean solo show?)"),
-        ("unlock", "unlock: command not found (it was taken as COMMAND; did you mean solo release?)"),
-        ("help", "help: command not found (it was taken as COMMAND; did you mean solo --help?)"),
-        ("version", "version: command not found (it was taken as COMMAND; did you mean solo --version?)"),
-        ("run true", "run: command not found (it was taken as COMMAND; did you mean solo -- COMMAND?)"),
-        (
-            "'–n' job true",
-            "\u2013n: command not found (it starts with a typographic dash, which was taken as COMMAND: type -)",
-        ),
-        (
-            "--wait 5 minutes true",
-            "minutes: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)",
-        ),
-        ("-x true", "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)"),
-        (
-            "-u f",
-            "-u: no such option (of flock(1): the lock is released when COMMAND ends; solo stop NAME ends it earlier)",
-        ),
-        ("-name job true", "-name: a long option starts with two dashes (use --name)"),
-        ("-wait=5 true", "-wait=5: a long option starts with two dashes (use --wait=5)"),
-        (
-            "-n /tmp/j.lock true",
-            "/tmp/j.lock: a name is not a path (is a variable unset? to lock a file use --flock /tmp/j.lock)",
-        ),
-        (
-            "-port=3801 true",
-            "-p: no such option (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)",
-        ),
-        (
-            "/run/my.lock true",
-            "/run/my.lock: no such file (solo needs no lock file, as flock(1) does: solo -- true ...)",
-        ),
-        ("stop -k 5 m", "-k 5 m: a duration is one word, like 30s, 5m, 2h (for a name m: -k 5s m)"),
-        ("--flock -- date", "--flock needs a value"),
-        ("--lockf file true", "--lockf: no such option (did you mean --fcntl?)"),
-        ("-n '' true", "-n needs a value, not an empty word (is a variable unset?)"),
-        ("list --null --json", "--null and --json exclude each other"),
-        ("list --all", "--all: no such option"),
-        ("list a//b", "a//b: a part of a name may not be empty or start with a dot"),
-        ("list --dir ''", "--dir needs a value, not an empty word (is a variable unset?)"),
-        ("--loud-after 3 true", "--loud-after needs --quiet, --busy-exit or --notify"),
-        (
-            "--via socket -q --loud-after 3 -n job true",
-            "--loud-after cannot count skips with --via socket (use a duration)",
-        ),
-        (
-            "--via socket --replace-after 3 -n job true",
-            "--replace-after cannot count skips with --via socket (use a duration)",
-        ),
-        ("-t 0 true", "--timeout must be more than 0"),
-        ("-n=job true", "=job: a name may not start with ="),
-        ("-n 'a\nb' true", "a\\nb: a name may not contain control characters"),
-        ("hold --for 9 'a\x1b'", "a\\x1b: a name may not contain control characters"),
-        ("--via file clean", "only --dir may precede clean (to run a program of this name, type -- before it)"),
-        ("-n job top", "only --dir and --via may precede top (to run a program of this name, type -- before it)"),
-        ("list --jsn", "--jsn: no such option (did you mean --json?)"),
-        ("stop --kil 3 x", "--kil: no such option (did you mean --kill-after?)"),
-        ("history --since x", "--since x: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)"),
-    ],
-)
+MISTAKES = [
+    ("lsit", "lsit: command not found (did you mean solo list?)"),
+    ("hisotry job", "hisotry: command not found (did you mean solo history?)"),
+    ("cd /", "cd: command not found (it is a word of the shell: use sh -c)"),
+    ("'echo a; echo b'", "echo a; echo b: command not found (it is a line for the shell: use sh -c)"),
+    ("A=1 env", "A=1: command not found (to set a variable use env)"),
+    ("xyzzy", "xyzzy: command not found (in the PATH $PATH)"),
+    ("status job", "status: command not found (it was taken as COMMAND; did you mean solo show?)"),
+    ("unlock", "unlock: command not found (it was taken as COMMAND; did you mean solo release?)"),
+    ("help", "help: command not found (it was taken as COMMAND; did you mean solo --help?)"),
+    ("version", "version: command not found (it was taken as COMMAND; did you mean solo --version?)"),
+    ("run true", "run: command not found (it was taken as COMMAND; did you mean solo -- COMMAND?)"),
+    (
+        "'–n' job true",
+        "\u2013n: command not found (it starts with a typographic dash, which was taken as COMMAND: type -)",
+    ),
+    (
+        "--wait 5 minutes true",
+        "minutes: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)",
+    ),
+    ("-x true", "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)"),
+    (
+        "-u f",
+        "-u: no such option (of flock(1): the lock is released when COMMAND ends; solo stop NAME ends it earlier)",
+    ),
+    ("-name job true", "-name: a long option starts with two dashes (use --name)"),
+    ("-wait=5 true", "-wait=5: a long option starts with two dashes (use --wait=5)"),
+    (
+        "-n /tmp/j.lock true",
+        "/tmp/j.lock: a name is not a path (is a variable unset? to lock a file use --flock /tmp/j.lock)",
+    ),
+    (
+        "-port=3801 true",
+        "-p: no such option (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)",
+    ),
+    ("/run/my.lock true", "/run/my.lock: no such file (solo needs no lock file, as flock(1) does: solo -- true ...)"),
+    ("stop -k 5 m", "-k 5 m: a duration is one word, like 30s, 5m, 2h (for a name m: -k 5s m)"),
+    ("--flock -- date", "--flock needs a value"),
+    ("--lockf file true", "--lockf: no such option (did you mean --fcntl?)"),
+    ("-n '' true", "-n needs a value, not an empty word (is a variable unset?)"),
+    ("list --null --json", "--null and --json exclude each other"),
+    ("list --all", "--all: no such option"),
+    ("list a//b", "a//b: a part of a name may not be empty or start with a dot"),
+    ("list --dir ''", "--dir needs a value, not an empty word (is a variable unset?)"),
+    ("--loud-after 3 true", "--loud-after needs --quiet, --busy-exit or --notify"),
+    (
+        "--via socket -q --loud-after 3 -n job true",
+        "--loud-after cannot count skips with --via socket (use a duration)",
+    ),
+    (
+        "--via socket --replace-after 3 -n job true",
+        "--replace-after cannot count skips with --via socket (use a duration)",
+    ),
+    ("-t 0 true", "--timeout must be more than 0"),
+    ("-n=job true", "=job: a name may not start with ="),
+    ("-n 'a\nb' true", "a\\nb: a name may not contain control characters"),
+    ("hold --for 9 'a\x1b'", "a\\x1b: a name may not contain control characters"),
+    ("--via file clean", "only --dir may precede clean (to run a program of this name, type -- before it)"),
+    ("-n job top", "only --dir and --via may precede top (to run a program of this name, type -- before it)"),
+    ("list --jsn", "--jsn: no such option (did you mean --json?)"),
+    ("stop --kil 3 x", "--kil: no such option (did you mean --kill-after?)"),
+    ("history --since x", "--since x: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)"),
+]
+
+
+@pytest.mark.parametrize("words, message", MISTAKES)
 def test_likely_mistake_gets_a_hint(lab, words, message):
     result = lab.run(*shlex.split(words))
 

@@ -130,7 +130,7 @@ def test_script_holds_through_exec_until_it_ends_even_by_sigkill(lab):
     assert try_job(lab) == (0, "")
 
 
-def test_zombie_does_not_hold(lab, tmp_path):
+def test_zombie_does_not_hold(lab):
     parent = lab.start_words("sh", "-c", "sh -c 'echo $$; exec sleep 1000' & exec sleep 1000")
     child = int(read_line(parent))
     assert lab.run("hold", "--pid", str(child), "job").returncode == 0
@@ -139,10 +139,8 @@ def test_zombie_does_not_hold(lab, tmp_path):
 
     assert try_job(lab) == (0, "")
     result = lab.run("hold", "--pid", str(child), "job")
-    assert (result.returncode, result.stderr) == (
-        125,
-        f"solo: cannot hold for pid {child}: the process has ended\n".encode(),
-    )
+    refusal = f"solo: cannot hold for pid {child}: the process has ended\n"
+    assert (result.returncode, result.stderr.decode()) == (125, refusal)
     parent.kill()
 
 

@@ -185,7 +185,7 @@ def remove_directory(name: str, base: Any) -> None:
 
 def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
     """Remove the journal of a name idle for options["history"] seconds. Return a text that says so, or None."""
-    place = open_existing(options.get("dir"), lambda directory: open_place(directory, name))
+    place = open_existing(options.get("dir"), open_place, name)
     if place is None:
         return None
     try:

@@ -94,17 +94,12 @@ def list_keys(line: Line) -> list[tuple[object, ...]]:
     """Return what other lines may have too: the lock file, the names of the line, the words that its name comes from."""
     advice = line.advice
     keys: list[tuple[object, ...]] = [("lock", advice.lock)] if line.user and advice.lock else []
-    keys += [("name", name) for name in list_names(line)]
+    # Names that are not certainly in the directory of the user are left out.
+    is_elsewhere = line.is_set_apart or line.variables.get("SOLO_DIR") or "via" in advice.options
+    names = advice.options.get("name", ()) if line.user and not is_elsewhere else ()
+    keys += [("name", name) for name in names if "%" not in name]
     where = line.variables.get("SOLO_DIR"), advice.options.get("dir")
     return keys + [("words", advice.unnamed, line.user, where)] * bool(advice.unnamed)
-
-
-def list_names(line: Line) -> list[str]:
-    """Return the names of the user that the line types, if they are certainly in the directory of the user."""
-    options = line.advice.options
-    if not line.user or line.is_set_apart or line.variables.get("SOLO_DIR") or "via" in options:
-        return []
-    return [name for name in options.get("name", ()) if "%" not in name]
 
 
 def compare(line: Line, groups: Groups) -> Iterator[Finding]:

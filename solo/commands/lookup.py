@@ -136,10 +136,10 @@ def open_names(directory: str | None, *names: str) -> Directory:
     return open_below(open_base(find_base(directory), directory), parts)
 
 
-def open_existing(directory: str | None, open_one: Any = open_names) -> Directory | None:
-    """Return the directory of all names, or of journals by open_place, None if it is missing. Raises SoloError."""
+def open_existing(directory: str | None, open_one: Any = open_names, *names: str) -> Directory | None:
+    """Return what open_names, or open_place of the journals, returns, None if it is missing. Raises SoloError."""
     try:
-        return open_one(directory)  # type: ignore[no-any-return]
+        return open_one(directory, *names)  # type: ignore[no-any-return]
     except FileNotFoundError:
         return None
 
@@ -167,8 +167,10 @@ def list_known(directory: str | None) -> Iterator[str]:
             base = open_one(directory)
         except (FileNotFoundError, SoloError):
             continue
-        yield from (name for name, *_ in find_files(base))
-        close(base.fd)
+        try:
+            yield from (name for name, *_ in find_files(base))
+        finally:
+            close(base.fd)
 
 
 def describe_place(options: dict[str, Any]) -> str:

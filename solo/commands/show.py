@@ -71,7 +71,7 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
         rows = history.list_rows(name, find_history(options.get("dir"), name), options, origin)
         if rows:
             known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
-            if place := open_existing(options.get("dir"), lambda directory: open_place(directory, name)):
+            if place := open_existing(options.get("dir"), open_place, name):
                 close(place.fd)  # else it has just been removed
                 known["journal"] = f"{place.path}/{JOURNAL}"
     if queue is None:
