@@ -1,7 +1,7 @@
 """The journal of a name: one line per event, each appended by one write(2).
 
 A journal never makes a job fail: a line that cannot be written is dropped, and only --verbose reports it.
-history/rotation.py rotates a full journal; history/reader.py reads journals.
+history/reader.py reads journals, and rotates a full one.
 """
 
 import posix
@@ -139,7 +139,7 @@ def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
         journal = open_journal(place)
         size = posix.fstat(journal).st_size
         if size >= files.SIZE_LIMIT and may_rotate:
-            from solo.history.rotation import rotate
+            from solo.history.reader import rotate
 
             if rotate(place, journal):
                 close(journal)

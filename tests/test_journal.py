@@ -253,7 +253,7 @@ def fill(lab, file=None, size=None):
     """Fill a journal with whole runs; return their number."""
     lab.run("-n", "job", "true")
     run = b"".join(lab.find_journal("job").read_bytes().splitlines(keepends=True)[-2:])
-    count = (size or journal.SIZE_LIMIT) // len(run) + 1
+    count = (size or journal_files.SIZE_LIMIT) // len(run) + 1
     (file or lab.find_journal("job")).write_bytes(run * count)
     return count
 
@@ -268,7 +268,7 @@ def test_full_journal_is_rotated_and_totals_continue(lab):
     lab.run("-n", "job", "false")
 
     assert sizes.keys() == {".journal", ".journal.past"} and sizes[".journal"] < 4096
-    assert sizes[".journal.past"] < 1.01 * journal.SIZE_LIMIT
+    assert sizes[".journal.past"] < 1.01 * journal_files.SIZE_LIMIT
     totals = read_totals(lab)
     assert (totals.runs, totals.failures) == (first + second + 3, 2)  # the second fill overwrote the first false
     assert totals.waits == totals.runs == totals.ends + 1 and totals.ran_ms > totals.last_ran_ms
@@ -276,7 +276,7 @@ def test_full_journal_is_rotated_and_totals_continue(lab):
 
 
 def test_journal_that_cannot_be_renamed_stops_at_twice_its_size(lab):
-    fill(lab, size=2 * journal.SIZE_LIMIT)
+    fill(lab, size=2 * journal_files.SIZE_LIMIT)
     before = lab.find_journal("job").stat().st_size
     lab.find_journal("job").with_name(".journal.past").mkdir()
 
@@ -302,8 +302,8 @@ SMALL = 1 << 17
 
 
 def write_many(directory, number, count):
-    journal.SIZE_LIMIT = SMALL
-    journal.LARGEST = files.READ_LIMIT = SMALL * 1000  # seven writers may go on while one rotates
+    journal_files.SIZE_LIMIT = SMALL
+    journal_files.LARGEST = files.READ_LIMIT = SMALL * 1000  # seven writers may go on while one rotates
     for at in range(count):
         line = (
             f"skipped {at}.000 uid=0 host=h launcher={number} mode=X slots=1 take=1 waited=0.0 code=75 command={at}\n"
@@ -331,8 +331,8 @@ def test_eight_writers_lose_no_line_in_the_totals(lab):
 
 
 APPEND = f"""
-import sys; sys.path.insert(0, {str(ROOT)!r}); from solo import journal; from solo.history import rotation
-journal.SIZE_LIMIT = 2048
+import sys; sys.path.insert(0, {str(ROOT)!r}); from solo import journal, journal_files; from solo.history import reader
+journal_files.SIZE_LIMIT = 2048
 line = b"skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n"
 journal.append(journal.make_place(sys.argv[1], "job"), line)
 """
@@ -427,7 +427,7 @@ def test_any_exception_in_the_journal_fails_no_job(lab):
 
 
 def test_totals_never_decrease_if_they_cannot_be_written(lab):
-    lab.hasten("solo.journal.SIZE_LIMIT", SMALL)
+    lab.hasten("solo.journal_files.SIZE_LIMIT", SMALL)
     fill(lab, size=SMALL)
     lab.run("-n", "job", "true")
     count = fill(lab, size=SMALL)

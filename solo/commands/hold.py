@@ -18,7 +18,7 @@ from solo.argv import check_together
 from solo.command import find_command
 from solo.errors import SoloError, UsageError
 from solo.journal import Journal
-from solo.kernel import FOREVER, HIGHEST_FD, STATUS_SIZE, close, decode, drop_umask, encode, read_file, say
+from solo.kernel import FOREVER, HIGHEST_FD, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
 from solo.plan import Plan
 from solo.process.holder import detach
@@ -254,7 +254,7 @@ def sleep(reader: int, seconds: float) -> None:
 def find_process(pid: int) -> "tuple[int, int]":
     """Return (pid, start) of a process for which this user may hold a name. Raises SoloError."""
     try:
-        stat, status = identity.read_stat(pid), read_file(f"/proc/{pid}/status", STATUS_SIZE)
+        stat, group = identity.read_stat(pid), int(identity.read_status(pid, b"Tgid:")[0])
         is_ours = posix.geteuid() == 0 or may_signal(posix.geteuid(), pid)
         ours, theirs = identity.read_namespace("self", "pid"), identity.read_namespace(pid, "pid") if is_ours else ""
     except OSError as error:
@@ -262,7 +262,6 @@ def find_process(pid: int) -> "tuple[int, int]":
         remedy = " (root needs CAP_SYS_PTRACE for it)" if error.errno == EACCES and posix.geteuid() == 0 else ""
         unseen = "there is no such process" if gone else f"/proc/{pid} cannot be read: {error.strerror}{remedy}"
         raise SoloError(f"cannot hold for pid {pid}: {unseen}") from None
-    group = int(status[status.index(b"\nTgid:") :].split(None, 2)[1])
     reasons = {
         "the process has ended": stat.is_dead(),
         f"it is a thread of pid {group}": group != pid,

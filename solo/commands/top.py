@@ -291,10 +291,8 @@ class Screen:
             if not typed:
                 return QUIT
             self.typed += typed
-        return self.take_key() if self.typed else None
-
-    def take_key(self) -> str:
-        """Return the next typed key. An escape sequence is one key, known or not."""
+        if not self.typed:
+            return None
         key: bytes = SEQUENCE.findall(self.typed)[0]
         self.typed = self.typed[len(key) :]
         return KEYS.get(key, key.decode("latin-1"))

@@ -1,4 +1,4 @@
-"""Read journals: events -> runs and totals.
+"""Read journals: events -> runs and totals. Rotate a full one.
 
 A journal is two files: PAST, then JOURNAL. The last line of `totals` in a file counts the events before that file,
 which neither file still has. So the totals of a name are the totals in PAST, the events of PAST and the events of
@@ -7,21 +7,24 @@ JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and inva
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from fcntl import LOCK_EX
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from solo.directories import Directory
+from solo.directories import STICKY, Directory
 from solo.errors import SoloError
-from solo.history.files import read_both
+from solo.history.files import PAST, find_inode, read_both, read_journal
 from solo.history.names import find_files
-from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED, UNNOTIFIED, open_place
-from solo.kernel import close, decode
+from solo.journal_files import ENDED, JOURNAL, REFUSED, SKIPPED, STARTED, UNNOTIFIED, open_place
+from solo.kernel import close, decode, try_lock
 from solo.modes import MODES
 from solo.record import LATEST, parse_note, unquote
 
 Readers = dict[str, Callable[[bytes], Any]]
 TOTALS = b"totals"
+TAIL = 1 << 10  # bytes; a line of totals is shorter
 TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
 CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
 MOST_DIGITS = 19
@@ -264,3 +267,29 @@ def add_up(totals: Totals | None, events: list[Run]) -> Totals:
     for event in events:
         totals.add(event)
     return totals
+
+
+def rotate(place: Directory, journal: int) -> bool:
+    """Rename the full JOURNAL, open as `journal`, to PAST. Return False if it must stay for now. Raises OSError.
+
+    Write the counts of PAST into JOURNAL first, so that SIGKILL at any moment loses none. Rotate under flock(2): a
+    second rotation would rename the journal that the first one has just begun.
+    """
+    folder = os.fstat(place.fd)
+    # A sticky directory forbids renaming the files of another user.
+    may_rename = not folder.st_mode & STICKY or os.geteuid() in (0, folder.st_uid, os.fstat(journal).st_uid)
+    if not may_rename or not try_lock(journal, LOCK_EX):
+        return False
+    stat = os.fstat(journal)
+    if stat.st_ino != find_inode(place, JOURNAL):
+        return True  # another process rotated it
+    tail = os.pread(journal, TAIL, max(0, stat.st_size - TAIL))
+    if parse("", tail.splitlines(True)[-1])[0] is None:  # else an earlier attempt wrote the totals, but did not rename
+        line = b"\n" + format_totals(add_up(*parse("", read_journal(place, PAST)[0])))
+        if os.write(journal, line) < len(line):
+            return False
+    try:
+        os.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        return True
+    except OSError:
+        return False

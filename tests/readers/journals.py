@@ -15,7 +15,7 @@ from readers.target import NUMBERS, agree, expect, fuzzed, same, shelf, swapped
 from solo import directories, journal, journal_files, record
 from solo.contention import period
 from solo.errors import SoloError
-from solo.history import files, reader, rotation, usual
+from solo.history import files, reader, usual
 from solo.modes import MODES
 
 OF_ENDS = "start child token".split()
@@ -142,7 +142,7 @@ def fill_folder(past: bytes, now):
 def rotate(place) -> bool:
     fd = os.open(journal_files.JOURNAL, os.O_RDWR | os.O_APPEND, dir_fd=place.fd)
     try:
-        return rotation.rotate(place, fd)
+        return reader.rotate(place, fd)
     finally:
         os.close(fd)
 
@@ -181,7 +181,7 @@ def trip_journals(rng):
     before = reader.read_history("job", place).totals
     room = rng.randrange(1, 60)
     full = SimpleNamespace(**{**vars(os), "write": lambda fd, line: os.write(fd, line[:room])})
-    with swapped(rotation, os=full):
+    with swapped(reader, os=full):
         expect(not rotate(place))
     same(reader.read_history("job", place).totals, before)
     expect(rotate(place))

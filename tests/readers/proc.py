@@ -8,7 +8,7 @@ from readers import some
 from readers.target import KERNELS, NUMBERS, ORIGIN, attempt, expect, fuzzed, put_into_file, read_from, same, swapped
 from solo import identity, kernel, start
 from solo.commands import checks
-from solo.process import owners, systemd
+from solo.process import owners
 
 STAT_LINE = b"%d (%b) %b %d 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 %d 1000 100 1844 1\n"
 STAT = re.compile(rb"(\S+) (-?\d+)(?: -?\d+){15} (\d+) -?\d+ (\d+)(?: [ -~]*)?\n?")
@@ -70,7 +70,7 @@ def read_ignored(data: bytes) -> int:
 def check_status(data: bytes):
     attempt(read_from, data, identity.read_inner_pid, "5", may=KERNELS)
     attempt(read_from, data, owners.may_signal, 0, 5, may=KERNELS)
-    attempt(read_from, data, systemd.notices, 5, 13, may=KERNELS)
+    attempt(read_from, data, identity.read_status, 5, b"SigCgt:", may=KERNELS)
     attempt(read_from, data, kernel.read_umask, may=KERNELS)
     same(type(read_ignored(data)), int)
 
@@ -83,8 +83,7 @@ def trip_status(rng):
     owned = data.replace(b"\nUid:\t0\t0\t0\t0", b"\nUid:\t7\t8\t9\t8")
     same([read_from(owned, owners.may_signal, uid, 5) for uid in (7, 8, 9)], [True, False, True])
     same(read_ignored(data), mask & 0x1001000)
-    noticed = [read_from(data, systemd.notices, 5, signal) for signal in (1, 13, 64)]
-    same(noticed, [bool(mask >> bit & 1) for bit in (0, 12, 63)])
+    same([int(word, 16) for word in read_from(data, identity.read_status, 5, b"SigCgt:")], [mask])
     same(read_from(data, kernel.read_umask), 0o27)
 
 
