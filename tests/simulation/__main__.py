@@ -20,16 +20,7 @@ HEAD = ["| scene | faults, at most | searched | steps | CPU s | broken |", "|---
 def format_row(found):
     faults = ", ".join([f"{count} {kind}{'s' * (count > 1)}" for kind, count in found.scene.faults.items()]) or "none"
     amount = f"{found.states:,} states" if found.states else f"{found.runs:,} runs"
-    amount = "all: " * found.is_complete + amount
-    return f"| {found.scene.name} | {faults} | {amount} | {found.steps:,} | {found.seconds:.1f} | {int(found.violation is not None)} |"
-
-
-def tell(found):
-    """Print how a promise was broken, and what replays it."""
-    print("\n".join(found.trace))
-    print(f"{found.scene.name}: {found.violation.strip()}")
-    how = "--exhaustive" if found.seed is None else f"--seed {found.seed} --runs 1"
-    print(f"replay: make simulation ARGS='--scene {found.scene.name} {how}'")
+    return f"| {found.scene.name} | {faults} | {'all: ' * found.is_complete}{amount} | {found.steps:,} | {found.seconds:.1f} | {int(found.violation is not None)} |"
 
 
 def main():
@@ -44,20 +35,17 @@ def main():
     parser.add_argument("--mutant", help="put this fault of mutants.py into solo")
     parser.add_argument("--programs", action="store_true", help="print what the short programs see")
     parser.add_argument("--record", action="store_true", help="write the table into docs/evidence.md")
-    sys.exit(run(parser.parse_args()))
-
-
-def run(options):
+    options = parser.parse_args()
     row = next((row for row in mutants.FOUND + mutants.HARMLESS if row[0] == options.mutant), None)
     modules.load(MODULES, {row[1]: [row[2:4]]} if row else {})
     from simulation import programs, scenes
 
     if options.programs:
         print(repr(programs.run_simulated()))
-        return 0
+        return
     known = scenes.make_scenes()
     chosen = [known[name] for name in options.scene or known]
-    rows, failed = list(HEAD), 0
+    rows, failed = list(HEAD), False
     print("\n".join(rows))
     for scene in chosen:
         scene.is_reducible = scene.is_reducible and not options.unreduced
@@ -67,18 +55,20 @@ def run(options):
         if options.outcomes:
             print(sorted(found.outcomes))
         if found.violation:
-            tell(found)
-            failed += 1
+            print("\n".join(found.trace))
+            print(f"{scene.name}: {found.violation.strip()}")
+            how = "--exhaustive" if options.exhaustive else f"--seed {found.seed} --runs 1"
+            print(f"replay: make simulation ARGS='--scene {scene.name} {how}'")
+            failed = True
     if options.record and not failed:
-        record(rows, options)
-    return int(failed > 0)
+        record(rows, "exhaustive" if options.exhaustive else "random")
+    sys.exit(failed)
 
 
-def record(rows, options):
+def record(rows, kind):
     """Write the table into docs/evidence.md."""
     from measured import describe, format_measured
 
-    kind = "exhaustive" if options.exhaustive else "random"
     text = f"`make simulation` ({format_measured(describe())})\n\n" + "\n".join(rows)
     block = rf"(<!-- simulation: {kind} -->\n).*?(<!-- end -->)"
     page, count = re.subn(block, lambda place: place[1] + text + "\n" + place[2], RECORD.read_text(), flags=re.S)

@@ -7,37 +7,22 @@
 - time passes only when no process can do anything
 """
 
+import _signal
 import posix as real
-from _signal import (
-    SIG_BLOCK,
-    SIG_DFL,
-    SIG_IGN,
-    SIG_UNBLOCK,
-    SIGALRM,
-    SIGCHLD,
-    SIGCONT,
-    SIGKILL,
-    SIGPIPE,
-    SIGSTOP,
-    SIGTSTP,
-    SIGTTIN,
-    SIGTTOU,
-    SIGURG,
-    SIGWINCH,
-    SIGXFSZ,
-)
+import traceback
+from _signal import SIG_DFL, SIG_IGN, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP
 from collections import namedtuple
 from errno import EAGAIN, ECHILD, EINTR, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ESRCH
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from simulation import proc
-from simulation.files import FOLDER, Files, Inode, OpenFile, fail
+from simulation.files import FIFO, FOLDER, Files, Inode, OpenFile, fail, is_readable
 from simulation.reduction import is_independent
 
-STOPPING = {SIGTSTP, SIGTTIN, SIGTTOU}
-IGNORED = {SIGCHLD, SIGCONT, SIGURG, SIGWINCH}  # by default
-IGNORED_BY_PYTHON = {SIGPIPE: SIG_IGN, SIGXFSZ: SIG_IGN}
+STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
+IGNORED = {SIGCHLD, SIGCONT, SIGSTOP, _signal.SIGURG, _signal.SIGWINCH}  # by default
+IGNORED_BY_PYTHON = {_signal.SIGPIPE: SIG_IGN, _signal.SIGXFSZ: SIG_IGN}
 SENT, KERNEL_SENT, EXITED, KILLED, STOPPED = 0, 128, 1, 2, 5  # si_code
 BOOT = 1_700_000_000.0  # when the simulated machine started, in seconds since the epoch
 
@@ -52,12 +37,12 @@ ERRORS = {  # the calls that each error can come from
     EINTR: "close",
 }
 # Calls that other processes can see or change.
-POINTS = set("execve waitpid kill pidfd_send_signal sigtimedwait sleep work stop_running _exit".split())
-POINTS.update(*[calls.split() for calls in ERRORS.values()])
+POINTS = {
+    *"execve waitpid kill pidfd_send_signal sigtimedwait work stop_running _exit".split(),
+    *" ".join(ERRORS.values()).split(),
+}
 # Those that change what other processes can see. A kill just after another call leaves what a kill just before it leaves.
-EFFECTS = set(
-    "close flock unlink rename link mkdir rmdir pwrite write read utime fork waitpid kill pidfd_send_signal execve".split()
-)
+EFFECTS = "close flock unlink rename link mkdir rmdir pwrite write read utime fork waitpid kill pidfd_send_signal execve".split()
 CREATING = real.O_CREAT | real.O_TMPFILE & ~real.O_DIRECTORY
 
 
@@ -83,15 +68,11 @@ class Process:
         self.call, self.folder = ("begin",), None
         self.log, self.repeated, self.history = [], 0, 0
         self.has_executed = self.is_replaced = self.is_spared = self.has_run = False
+        self.is_unseen = self.left_early = False
         self.death_signal, self.has_effect, self.output, self.environment = 0, True, b"", {}
 
-    @property
-    def is_alive(self):
-        return self.state in proc.ALIVE
-
-    @property
-    def name(self):
-        return self.words[0]
+    is_alive = property(lambda self: self.state in proc.ALIVE)
+    name = property(lambda self: self.words[0])
 
 
 class Kernel(Files):
@@ -99,6 +80,7 @@ class Kernel(Files):
 
     watches_descriptors = True  # whether the order matters in which a process looks at the descriptors of others
     is_hashing = is_reduced = False
+    never_made = ("/run/solo",)  # paths that solo looks for
     tick = 0.0  # seconds that a step takes
     lifetime = 1  # steps of a command
 
@@ -108,18 +90,12 @@ class Kernel(Files):
         self.now, self.started, self.forks, self.calls, self.todo = 100.0, BOOT, 0, 0, []
         self.root = Inode("root", FOLDER | 0o755)
         self.root.links = 2
-        self.null = OpenFile("null", "null", None)
+        self.null = OpenFile("null", "null", Inode("null", FIFO | 0o600))
 
-    # --- hooks of a scene: what it checks -------------------------------------------------------------------------
+    # What a scene checks: (process, folder, name) got a name; (process, line) executed a program, until when `line` were its words.
+    published = executed = lambda *_: None
 
-    def published(self, process, folder, name):
-        """A file got a name."""
-
-    def executed(self, process, line):
-        """A process has executed a program; until then `line` were its words."""
-
-    # --- processes ------------------------------------------------------------------------------------------------
-
+    # --- processes
     def make_number(self, process):
         """Return a number for a file that does not depend on what other processes do: equal states are then found to be equal."""
         process.made += 1
@@ -151,15 +127,16 @@ class Kernel(Files):
         except Ended:
             pass
         except BaseException:
-            import traceback
-
             self.violation = self.violation or f"crash of pid {process.pid}: {traceback.format_exc()}"
             if process.is_alive:
                 self.end(process, 1 << 8)
 
     def fork(self, process):
         process.children += 1
-        pid = self.find_free_pid() if self.reuses_pids else process.pid * 10 + process.children
+        pid = process.pid * 10 + process.children
+        if self.reuses_pids:
+            taken = {pid for pid, other in self.processes.items() if not other.is_reaped}
+            pid = next(pid for pid in range(2, 1 << 15) if pid not in taken)
         child = self.add(pid, process.pid, process.program, process.words)
         child.umask, child.namespace, child.mask = process.umask, process.namespace, process.mask
         child.log = [*process.log, ("fork", 0, None)]
@@ -167,14 +144,11 @@ class Kernel(Files):
             self.attach(child, fd, file, is_closed)
         return pid
 
-    def find_free_pid(self):
-        return next(pid for pid in range(2, 1 << 15) if pid not in self.processes or self.processes[pid].is_reaped)
-
     def execve(self, process, path, words, environment):
         program = self.programs.get(path) or fail(ENOENT)
         for fd, (_, is_closed) in list(process.descriptors.items()):
             if is_closed:
-                self.drop(process, fd)
+                self.close(process, fd)
         process.handlers = {number: SIG_IGN for number, handler in process.handlers.items() if handler == SIG_IGN}
         line, process.program, process.words = process.words, program, [path.rpartition("/")[2], *words[1:]]
         process.environment, process.has_executed, process.is_replaced = environment, True, True
@@ -191,7 +165,7 @@ class Kernel(Files):
         process.state, process.status, process.running = "Z", status, None
         process.alarm = process.wake = None
         for fd in list(process.descriptors):
-            self.drop(process, fd)
+            self.close(process, fd)
         for child in self.processes.values():
             if child.parent == process.pid and not child.is_reaped:
                 child.parent = 1
@@ -199,9 +173,9 @@ class Kernel(Files):
                 if child.death_signal and child.is_alive:
                     self.send(child, child.death_signal, SENT, process.pid)
         parent = self.processes.get(process.parent)
-        if parent is None or not parent.is_alive or parent.handlers.get(SIGCHLD) == SIG_IGN:
-            process.is_reaped = True
-        if parent is not None and parent.is_alive:
+        is_child = parent is not None and parent.is_alive
+        process.is_reaped = not is_child or parent.handlers.get(SIGCHLD) == SIG_IGN
+        if is_child:
             code, value = (KILLED, status & 0x7F) if status & 0x7F else (EXITED, status >> 8)
             self.send(parent, SIGCHLD, code, process.pid, value)
         if getcurrent() is not process.greenlet:
@@ -215,25 +189,27 @@ class Kernel(Files):
             if child.state == "Z":
                 child.is_reaped = True
                 return child.pid, child.status
-            if child.change is not None and flags & real.WUNTRACED:
+            if child.change and flags & real.WUNTRACED:
                 change, child.change = child.change, None
                 return child.pid, change
         return 0, 0
 
     def find_children(self, process, pid):
-        children = [child for child in self.processes.values() if child.parent == process.pid and not child.is_reaped]
-        return [child for child in children if pid in (-1, child.pid)]
+        return [
+            child
+            for child in self.processes.values()
+            if child.parent == process.pid and not child.is_reaped and pid in (-1, child.pid)
+        ]
 
     def can_waitpid(self, process, pid, flags=0):
         if flags & real.WNOHANG or not (children := self.find_children(process, pid)):
             return True
         return any(child.state == "Z" or flags & real.WUNTRACED and child.change for child in children)
 
-    def find_recipient(self, process, pid):
-        return proc.find(self, process, str(pid)) or fail(ESRCH)
-
-    def getpid(self, process):
-        return process.pid
+    getpid = lambda self, process: process.pid
+    monotonic = lambda self, process: self.now
+    time = lambda self, process: self.started + self.now
+    work = lambda self, process: None  # a program of a scene stops here once more
 
     def getppid(self, process):
         parent = self.processes.get(process.parent)
@@ -247,72 +223,52 @@ class Kernel(Files):
     def set_death_signal(self, process, signal):
         process.death_signal = signal
 
-    def work(self, process):
-        """Stop here once more: a program of a scene does something."""
-
-    # --- signals --------------------------------------------------------------------------------------------------
-
+    # --- signals
     def kill(self, process, pid, signal):
-        other = self.find_recipient(process, pid)
-        if signal:
-            self.send(other, int(signal), SENT, process.pid)
+        self.send(proc.find(self, process, str(pid), ESRCH), int(signal), SENT, process.pid)
 
     def pidfd_open(self, process, pid, flags=0):
-        file = OpenFile(self.make_number(process), "pidfd", self.find_recipient(process, pid))
-        return self.install(process, file, real.O_CLOEXEC)
+        return self.install(process, "pidfd", proc.find(self, process, str(pid), ESRCH), real.O_CLOEXEC)
 
     def pidfd_send_signal(self, process, fd, signal, *_):
         other = self.get(process, fd).target
-        if other.is_reaped:
-            fail(ESRCH)
-        if signal:
-            self.send(other, int(signal), SENT, process.pid)
+        self.send(fail(ESRCH) if other.is_reaped else other, int(signal), SENT, process.pid)
 
     def send(self, process, signal, code, sender, value=0):
         """Send a signal: what it does at once, or what waits until the process unblocks it or runs."""
-        if not process.is_alive:
+        if not process.is_alive or not signal:
             return
         if signal == SIGKILL:
-            self.end(process, signal)
-        elif signal == SIGSTOP:
-            self.stop(process, signal)
-        else:
-            if signal == SIGCONT:
-                self.resume(process)
-            handler = process.handlers.get(signal, SIG_DFL)
-            if signal in process.mask or callable(handler) or process.state == "T" and signal != SIGCONT:
-                process.pending.setdefault(signal, Info(signal, code, sender, 0, value))
-            elif handler == SIG_DFL:
-                self.act_by_default(process, signal)
+            return self.end(process, signal)
+        if signal == SIGSTOP and process.state == "R":
+            self.change_state(process, "T", signal << 8 | 0x7F, STOPPED, signal)
+        elif signal == SIGCONT and process.state == "T":
+            self.change_state(process, "R", 0xFFFF, STOPPED + 1, signal)
+            self.act_on_unblocked(process)
+        handler = process.handlers.get(signal, SIG_DFL)
+        if signal in process.mask or callable(handler) or process.state == "T" and signal not in (SIGSTOP, SIGCONT):
+            process.pending.setdefault(signal, Info(signal, code, sender, 0, value))
+        elif handler == SIG_DFL:
+            self.act_by_default(process, signal)
 
     def act_by_default(self, process, signal):
-        if signal in STOPPING:
-            self.stop(process, signal)
-        elif signal not in IGNORED:
+        assert signal not in STOPPING
+        if signal not in IGNORED:
             self.end(process, signal)
 
-    def stop(self, process, signal):
-        if process.state == "R":
-            process.state, process.change = "T", signal << 8 | 0x7F
-            self.tell_parent(process, STOPPED, signal)
-
-    def resume(self, process):
-        if process.state == "T":
-            process.state, process.change = "R", 0xFFFF
-            self.tell_parent(process, STOPPED + 1, SIGCONT)
-            self.act_on_unblocked(process)
-
-    def tell_parent(self, process, code, value):
-        parent = self.processes.get(process.parent)
-        if parent is not None:
-            self.send(parent, SIGCHLD, code, process.pid, value)
+    def change_state(self, process, state, change, code, signal):
+        process.state, process.change = state, change
+        if process.parent in self.processes:
+            self.send(self.processes[process.parent], SIGCHLD, code, process.pid, signal)
 
     def pthread_sigmask(self, process, how, signals):
         before, signals = process.mask, frozenset(map(int, signals)) - {SIGKILL, SIGSTOP}
-        if how == SIG_BLOCK:
-            process.mask = before | signals
-        else:
-            process.mask = before - signals if how == SIG_UNBLOCK else signals
+        masks = {
+            _signal.SIG_BLOCK: before | signals,
+            _signal.SIG_UNBLOCK: before - signals,
+            _signal.SIG_SETMASK: signals,
+        }
+        process.mask = masks[how]
         self.act_on_unblocked(process)
         return before
 
@@ -325,10 +281,10 @@ class Kernel(Files):
                     self.act_by_default(process, signal)
 
     def sigpending(self, process):
-        return frozenset(signal for signal in process.pending if signal in process.mask)
+        return process.mask.intersection(process.pending)
 
     def can_sigtimedwait(self, process, signals, seconds):
-        return any(signal in signals for signal in process.pending) or self.is_time(process, seconds)
+        return not signals.isdisjoint(process.pending) or self.is_time(process, seconds)
 
     def sigtimedwait(self, process, signals, seconds):
         found = next((signal for signal in sorted(process.pending) if signal in signals), None)
@@ -345,25 +301,11 @@ class Kernel(Files):
             self.write_log(process, "handler", signal, None)
             process.handlers[signal](signal, None)
 
-    # --- time -----------------------------------------------------------------------------------------------------
-
+    # --- time
     def is_time(self, process, seconds):
-        if seconds is None:
-            return False
-        if process.wake is None:
+        if seconds is not None and process.wake is None:
             process.wake = self.now + seconds
-        return process.wake <= self.now
-
-    can_sleep = is_time
-
-    def sleep(self, process, seconds):
-        pass
-
-    def monotonic(self, process):
-        return self.now
-
-    def time(self, process):
-        return self.started + self.now
+        return seconds is not None and process.wake <= self.now
 
     def setitimer(self, process, which, seconds, interval=0.0):
         before = self.getitimer(process, which)
@@ -374,28 +316,21 @@ class Kernel(Files):
         return 0.0 if process.alarm is None else max(0.0, process.alarm - self.now), 0.0
 
     def can_poll(self, process, fds, milliseconds=None):
-        ready = self.find_ready(process, fds)
-        return ready or self.is_time(process, None if milliseconds is None or milliseconds < 0 else milliseconds / 1000)
+        is_endless = milliseconds is None or milliseconds < 0
+        return self.poll(process, fds) or self.is_time(process, None if is_endless else milliseconds / 1000)
 
     def poll(self, process, fds, milliseconds=None):
-        return self.find_ready(process, fds)
-
-    def find_ready(self, process, fds):
-        return [
-            (fd, events)
-            for fd, events in fds
-            if fd not in process.descriptors or self.is_ready(process.descriptors[fd][0])
-        ]
+        open_fds = process.descriptors
+        return [(fd, events) for fd, events in fds if fd not in open_fds or self.is_ready(open_fds[fd][0])]
 
     def is_ready(self, file):
         if file.kind == "pidfd":
             return not file.target.is_alive
         if file.kind == "links":
-            return file.target.links != file.flags
-        return file.kind != "pipe-read" or file.target.data or not file.target.ends["pipe-write"]
+            return file.target.links != file.offset
+        return file.kind != "pipe-read" or is_readable(file.target)
 
-    # --- calls ----------------------------------------------------------------------------------------------------
-
+    # --- calls
     def enter(self, name, words, named):
         """Make a system call for the running process."""
         process = getcurrent().process
@@ -412,7 +347,7 @@ class Kernel(Files):
         try:
             if error is not None:
                 if name == "close":
-                    self.drop(process, words[0])  # it is closed all the same
+                    self.close(process, words[0])  # it is closed all the same
                 fail(error)
             result = getattr(self, name)(process, *words, **named)
         except OSError as found:
@@ -462,8 +397,7 @@ class Kernel(Files):
             raise OSError(*error)
         return list(result) if name in ("listdir", "poll") else result
 
-    # --- the schedule ---------------------------------------------------------------------------------------------
-
+    # --- the schedule
     def can_run(self, process):
         is_ready = process.is_ready
         return process.state == "R" and (is_ready is None or bool(is_ready()) or self.has_deliverable(process))
@@ -511,7 +445,11 @@ class Kernel(Files):
         self.calls += 1
         self.now += self.tick
         if kind == "time":
-            self.pass_time()
+            self.now = self.find_next_time()
+            for each in self.processes.values():
+                if each.alarm is not None and each.alarm <= self.now:
+                    each.alarm = None
+                    self.send(each, _signal.SIGALRM, KERNEL_SENT, 0)
         elif kind in ("kill", "stop"):
             self.faults[kind] -= 1
             self.send(process, SIGKILL if kind == "kill" else SIGSTOP, SENT, 0)
@@ -524,13 +462,6 @@ class Kernel(Files):
             process.greenlet.switch()
         while self.todo:
             self.todo.pop().greenlet.throw(Ended)
-
-    def pass_time(self):
-        self.now = self.find_next_time()
-        for process in self.processes.values():
-            if process.alarm is not None and process.alarm <= self.now:
-                process.alarm = None
-                self.send(process, SIGALRM, KERNEL_SENT, 0)
 
     def close_all(self):
         """End all greenlets."""

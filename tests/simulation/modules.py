@@ -1,4 +1,4 @@
-"""The modules of Python that solo's hot path uses, over the simulated kernel: posix, fcntl, _signal, select, time."""
+"""The modules of Python that solo's hot path uses, over the simulated kernel: posix, fcntl, _signal, select, time. And the loader of solo."""
 
 import _signal as real_signal
 import fcntl as real_fcntl
@@ -9,29 +9,20 @@ import select as real_select
 import sys
 import time as real_time
 import types
+from _signal import SIG_DFL
 from io import BytesIO
 from pathlib import Path
 
 from greenlet import getcurrent
 
-from simulation.kernel import Unknown
+from simulation.kernel import Kernel, Unknown
 
 ROOT = Path(__file__).resolve().parents[2]
-PURE = {
-    "posix": "WIFEXITED WIFSTOPPED WIFCONTINUED WIFSIGNALED WEXITSTATUS WSTOPSIG WTERMSIG waitstatus_to_exitcode strerror fspath".split(),
-    "time": "strftime localtime gmtime strptime mktime".split(),
-    "_signal": ["valid_signals"],
-}
-CALLS = {
-    "posix": """
-        open close closerange dup dup2 get_inheritable set_blocking mkdir rmdir unlink rename link fstat stat access utime fchmod listdir
-        readlink read write pread pwrite pipe2 pipe fork execve _exit waitpid getpid getppid kill pidfd_open
-    """.split(),
-    "fcntl": "flock lockf fcntl".split(),
-    "_signal": "sigpending setitimer getitimer pidfd_send_signal".split(),
-    "select": [],
-    "time": "monotonic time sleep".split(),
-}
+# Functions that ask the machine nothing. What else the simulated kernel does not have is an Unknown.
+PURE = """
+    WIFEXITED WIFSTOPPED WIFCONTINUED WIFSIGNALED WEXITSTATUS WSTOPSIG WTERMSIG waitstatus_to_exitcode strerror fspath strftime localtime
+    gmtime strptime mktime valid_signals
+""".split()
 # Loaded before the modules are replaced: each imports something of the machine.
 REAL = "os re json datetime shlex functools contextlib struct io typing pwd grp random traceback linecache shutil errno zlib _ctypes argparse subprocess itertools"
 
@@ -43,16 +34,12 @@ def make_call(name):
 
 
 def make_module(real):
-    """Return a module with the constants of `real`, its CALLS by the simulated kernel, and every other function an Unknown."""
-    name = real.__name__
-    module = types.ModuleType(name)
+    """Return a module with the constants of `real`, and its calls by the simulated kernel."""
+    module = types.ModuleType(real.__name__)
     for word, value in vars(real).items():
-        if not callable(value) or isinstance(value, type) or word in PURE.get(name, ()):
-            setattr(module, word, value)
-        elif word not in CALLS[name]:
-            setattr(module, word, make_unknown(f"{name}.{word}"))
-    for word in CALLS[name]:
-        setattr(module, word, make_call(word))
+        if callable(value) and not isinstance(value, type) and word not in PURE:
+            value = make_call(word) if hasattr(Kernel, word) else make_unknown(f"{real.__name__}.{word}")
+        setattr(module, word, value)
     return module
 
 
@@ -65,10 +52,8 @@ def make_unknown(name):
 
 def make_modules():
     """Return {name: module}."""
-    made = {
-        module.__name__: make_module(module) for module in (real_posix, real_fcntl, real_signal, real_select, real_time)
-    }
-    posix, select, time, signal = made["posix"], made["select"], made["time"], made["_signal"]
+    made = {real.__name__: make_module(real) for real in (real_posix, real_fcntl, real_signal, real_select, real_time)}
+    posix, _, signal, select, time = made.values()
     posix.environ = {b"PATH": b"/bin", b"SOLO_DIR": b"/locks"}
     posix.geteuid = posix.getuid = posix.getsid = lambda *_: 0
     posix.isatty = lambda fd: False
@@ -77,7 +62,10 @@ def make_modules():
     posix.sysconf = lambda name: 100
     posix.uname = lambda: types.SimpleNamespace(nodename="host")
     posix.umask, posix.lstat = make_call("set_umask"), posix.stat
-    signal.signal, signal.getsignal = set_handler, get_handler
+    signal.signal, signal.getsignal = (
+        set_handler,
+        lambda number: getcurrent().process.handlers.get(int(number), SIG_DFL),
+    )
     signal.pthread_sigmask = lambda how, signals: kernel.enter("pthread_sigmask", (int(how), frozenset(signals)), {})
     signal.sigtimedwait = lambda signals, seconds: kernel.enter("sigtimedwait", (frozenset(signals), seconds), {})
     signal.sigwaitinfo = lambda signals: signal.sigtimedwait(signals, None)
@@ -89,18 +77,13 @@ def make_modules():
 def set_handler(number, handler):
     """As signal.signal. It is in the memory of the process: a child that repeats its parent's calls sets its own."""
     handlers = getcurrent().process.handlers
-    before = handlers.get(int(number), real_signal.SIG_DFL)
+    before = handlers.get(int(number), SIG_DFL)
     handlers[int(number)] = handler
     return before
 
 
-def get_handler(number):
-    return getcurrent().process.handlers.get(int(number), real_signal.SIG_DFL)
-
-
 class Poll:
-    def __init__(self):
-        self.fds = ()
+    fds = ()
 
     def register(self, fd, events=real_select.POLLIN):
         self.fds += ((fd, events),)
@@ -113,8 +96,7 @@ class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
     """Imports solo's files, with `changes`: {file: [(text, other text)]}. Raises ValueError for a text that is not there exactly once."""
 
     def __init__(self, changes):
-        self.changes = changes
-        self.changed = set()
+        self.changes, self.changed = dict(changes), set()
 
     def find_spec(self, name, path=None, target=None):
         place = ROOT.joinpath(*name.split("."))
@@ -141,29 +123,28 @@ class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         raise OSError  # neither read nor write .pyc files
 
 
+def load_changed(modules, changes):
+    """Import solo's `modules` (names below solo) with changes of their texts. Return them."""
+    loader = Loader(changes)
+    sys.meta_path.insert(0, loader)
+    found = [importlib.import_module(f"solo.{name}") for name in modules]
+    if missing := set(loader.changes) - loader.changed:
+        raise ValueError(f"not loaded: {missing}")
+    return found
+
+
 def load(modules, changes=()):
-    """Import solo's `modules` (names below solo) over the simulated kernel, in this process for good, with changes of their texts."""
+    """Import solo's `modules` over the simulated kernel, in this process for good, with changes of their texts."""
     for name in REAL.split():
         __import__(name)
     sys.modules.update(make_modules())
     sys.modules["resource"] = None  # it would set limits of this process
-    loader = Loader(dict(changes))
-    sys.meta_path.insert(0, loader)
-    for name in modules:
-        importlib.import_module(f"solo.{name}")
+    load_changed(modules, changes)
     for name, module in list(sys.modules.items()):
         if name.startswith("solo."):
             module.open = make_unknown("open")
-    set_defaults()
-    missing = set(loader.changes) - loader.changed
-    if missing:
-        raise ValueError(f"not loaded: {missing}")
-
-
-def set_defaults():
-    """Replace what solo binds at import, or calls through libc or threads."""
-    from solo import kernel as solo_kernel
-    from solo import start
+    # What solo binds at import, or calls through libc or threads.
+    from solo import kernel as solo_kernel, start  # isort: skip
     from solo.commands import hold
     from solo.process import holder, prctl, watch
 

@@ -15,6 +15,8 @@ def is_independent(kernel, process):
     name, *words = process.call
     if name in ("begin", "fork"):
         return True
+    if name == "_exit" or name == "kill" and words[0] == process.pid:
+        return is_end_independent(kernel, process)
     if name == "waitpid":
         return len(words) < 2 or not words[1] or not kernel.faults.get("kill")
     if name in ("open", "stat", "readlink"):
@@ -26,15 +28,24 @@ def is_independent(kernel, process):
     return False
 
 
+def is_end_independent(kernel, process):
+    """Return whether it is a launcher that nobody looks at (`proc.find` verifies it), and has given up all that others can see."""
+    files = [file for file, _ in process.descriptors.values()]
+    keeps = kernel.find_children(process, -1) or any(
+        each.is_pipe or each.kind == "file" and each.target.locks for each in files
+    )
+    process.left_early = process.is_unseen and not keeps
+    return process.left_early
+
+
 def is_name_independent(kernel, process, path):
-    if path.startswith("/proc/"):
-        other = proc.find(kernel, process, path.split("/")[2])
-        return other is not None and other.parent == process.pid
-    if path.startswith(PRIVATE) or path == ".":
+    if path.startswith(PRIVATE) or path in (".", *kernel.never_made):
         return True
     if path.startswith((".seat.", ".hold.")):
         return False
-    try:  # a directory or a gate that exists, which stays
+    try:  # our child, or a directory or a gate that exists, which stays
+        if path.startswith("/proc/"):
+            return proc.find(kernel, process, path.split("/")[2]).parent == process.pid
         folder, last = kernel.find_place(process, path, process.folder)
     except OSError:
         return False
@@ -45,13 +56,16 @@ def is_file_independent(kernel, process, name, fd, *words):
     file = process.descriptors[fd][0]
     if file.kind == "proc":
         return is_name_independent(kernel, process, file.target)
-    if file.kind in ("pipe-read", "pipe-write"):
+    if file.is_pipe:
         return name != "write" or not kernel.faults.get("kill")
     if file.kind != "file":
         return False
     inode = file.target
     if inode.is_folder:
         return name == "fstat"
+    others = [other for other in kernel.processes.values() if other is not process]
+    if not inode.links and not any(each.target is inode for other in others for each, _ in other.descriptors.values()):
+        return True  # it has no name any more, and nobody else has it open
     if name == "close":
         return inode.locks.get(file) == LOCK_SH
     if name == "flock":

@@ -19,6 +19,7 @@ from solo.identity import read_origin, read_self
 from solo.kernel import FOREVER, NO_WAIT, close
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
 from solo.record import Record, parse_record
+from solo.text import describe
 
 PLACE = "/locks"
 NOBODY = SimpleNamespace(pid=0, made=0, umask=0)
@@ -85,14 +86,16 @@ PROGRAMS = {"/bin/solo": run_solo, "/bin/lock": run_lock, "/bin/clean": run_clea
 
 
 def replace_parts():
-    """Leave out what a scene does without: the journal, and the handoff in advance."""
-    make_journal, acquire_names = launcher.Journal, acquire.acquire_names
+    """Leave out what a scene does without."""
 
-    def acquire_plainly(*words, starter=None, **named):
-        return acquire_names(*words, starter=None if modules.kernel.scene.is_plain else starter, **named)
+    def replace(place, word, part):
+        call = getattr(place, word)
+        setattr(place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else None)
 
-    launcher.Journal = lambda *words: make_journal(*words) if modules.kernel.scene.has_journal else None
-    acquire.acquire_names = acquire_plainly
+    replace(launcher, "Journal", "journal")
+    replace(queue.Attempt, "begin_handoff", "handoff")
+    replace(queue.Attempt, "refuse_deadlock", "looks")
+    replace(describe, "describe_holders", "looks")
 
 
 replace_parts()
@@ -224,7 +227,8 @@ class Scene:
     """
 
     is_fair = is_reducible = has_places = True
-    is_plain = has_journal = reuses_pids = False
+    reuses_pids = False
+    parts = ("handoff", "looks")  # of solo: the handoff in advance, the looks at other launchers; "journal"
     may_refuse, namespaces, spared, tick = None, (), (), 0.0
 
     def __init__(self, name, lines, faults, special):
@@ -239,12 +243,15 @@ class Scene:
         kernel.mkdir(NOBODY, "/bin")
         for path in PROGRAMS:
             kernel.root.entries["bin"].entries[path[5:]] = kernel.make_inode(NOBODY, 0o100755)
+        kernel.never_made = ("/run/solo",) if "journal" in self.parts else ("/run/solo", ".journals")
         kernel.tick, kernel.watches_descriptors = self.tick, "deadlock" in self.name
         for name in ["", *self.names] if self.has_places else ():
             kernel.mkdir(NOBODY, f"{PLACE}/{name}".rstrip("/"), 0o700)
         if any("hold" in words for words in self.lines):
             kernel.spawn(KEEPER, ["job"])
         kernel.contenders = [kernel.spawn(number + 2, words) for number, words in enumerate(self.lines)]
+        for process in kernel.contenders if "looks" not in self.parts else ():
+            process.is_unseen = True
         for process, namespace in zip(kernel.contenders, self.namespaces):
             process.namespace = namespace
         for number in self.spared:
@@ -282,28 +289,30 @@ class Scene:
 
 KILLS, FAULTS, MORE = {"kill": 2}, {"kill": 2, "error": 1}, {"kill": 3, "stop": 1}
 A, BUSY, TIMED = "solo -w forever -n a job", "solo -n a job", "solo -w 5 -n a job"
-LATEST, LIMITED = "solo -w forever --latest -n a job", "solo -w forever --max-waiting 1 -n a job"
+LATEST, LIMITED = "solo -w forever --latest -n a job", "solo -w forever,1 -n a job"
+PLAIN, BARE = {"parts": ("looks",)}, {"parts": ()}
 NO_ORPHAN, HOLD = "solo -w forever --no-orphan -n a job", f"solo hold --pid {KEEPER}"
 # fmt: off
 ROWS = [  # name, command lines, faults at most, what is special
     ("locks", ["lock a"] * 2, {}, {}),
     ("locks-skip", ["lock a", "lock a at-once"], {}, {}),
     ("locks-kill", ["lock a"] * 2, {"kill": 1}, {}),
-    ("two", [A] * 2, {}, {}),
-    ("two-plain", [A] * 2, {}, {"is_plain": True}),
-    ("first", [A, BUSY], {}, {"is_plain": True, "has_places": False, "is_reducible": False}),
-    ("two-kills", [A] * 2, KILLS, {"is_plain": True}),
-    ("two-handoff-kills", [A] * 2, KILLS, {}),
-    ("busy", [A, BUSY], {"kill": 1}, {"is_plain": True}),
+    ("two", [A] * 2, {}, {"parts": ("handoff",)}),
+    ("two-plain", [A] * 2, {}, BARE),
+    ("first", [A, BUSY], {}, {**PLAIN, "has_places": False, "is_reducible": False}),
+    ("two-kill", [A] * 2, {"kill": 1}, BARE),
+    ("two-kills", [A] * 2, KILLS, BARE),
+    ("two-handoff-kills", [A] * 2, KILLS, {"parts": ("handoff",)}),
+    ("busy", [A, BUSY], {"kill": 1}, BARE),
     ("three", [A] * 3, MORE, {}),
     ("four", [A, A, A, BUSY], MORE, {}),
     ("deadlines", [A, TIMED, A], {"kill": 1, "stop": 1}, {}),
     ("errors", [A] * 2, {"error": 2, "kill": 1}, {}),
-    ("errors-plain", [A, BUSY, A], {"error": 2, "kill": 1}, {"is_plain": True}),
+    ("errors-plain", [A, BUSY, A], {"error": 2, "kill": 1}, PLAIN),
     ("stops", [A, A, TIMED], {"stop": 2, "kill": 1}, {}),
     ("readers", ["solo -s -w forever -n a job"] * 2 + [A], FAULTS, {}),
     ("slots", ["solo --slots 2 -w forever -n a job"] * 3, FAULTS, {}),
-    ("slots-take", [f"solo --slots 3 --take {take} -w forever -n a job" for take in (2, 1, 3)], FAULTS, {}),
+    ("slots-take", [f"solo --slots 3,{take} -w forever -n a job" for take in (2, 1, 3)], FAULTS, {}),
     ("nested", ["solo -w forever -n a/b job", "solo -s -w forever -n a job", "solo -w forever -n a/c job"], FAULTS, {"has_places": False}),
     ("names", ["solo -w forever -n a -n b job", "solo -w forever -n b -n a job"], FAULTS, {}),
     ("mixed", ["solo -w forever -n e/f -n a job", "solo -s -w forever -n a/b -n e job", "solo --slots 2 -w forever -n e -n a/b job", "solo -w forever -n a -n e job"], FAULTS, {"has_places": False}),
@@ -323,8 +332,8 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("clean-twice", [A, "clean a", A, "clean a", A], {}, {"is_reducible": False, "has_places": False}),
     ("gate-removed", [A, "rm /locks/a/.gate", A, BUSY], {"kill": 1}, {"is_reducible": False, "tick": 0.001}),
     ("pids", [A] * 4, KILLS, {"reuses_pids": True}),
-    ("launchers", [A, A, BUSY], MORE, {"has_journal": True}),
-    ("launchers-errors", [A] * 2, {"error": 1, "kill": 1}, {"has_journal": True}),
+    ("launchers", [A, A, BUSY], MORE, {"parts": (*Scene.parts, "journal")}),
+    ("launchers-errors", [A] * 2, {"error": 1, "kill": 1}, {"parts": (*Scene.parts, "journal")}),
 ]
 # fmt: on
 

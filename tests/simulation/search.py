@@ -3,9 +3,9 @@
 import gc
 import random
 import time
+from errno import errorcode
 
 from simulation import modules
-from simulation.words import describe_step
 
 LONGEST = 6000  # steps: more is taken for an endless run
 UNCOUNTED = ("kill", "stop", "fail")
@@ -31,6 +31,8 @@ class Search:
             kernel.is_reduced, kernel.is_hashing = self.scene.is_reducible, self.is_hashing
             self.take(kernel)
             self.runs, self.steps = self.runs + 1, self.steps + kernel.calls
+            if kernel.calls > LONGEST:
+                kernel.violation = kernel.violation or "endless"
             if kernel.violation:
                 self.violation, self.trace = kernel.violation, [describe_step(kernel, *step) for step in kernel.trace]
             kernel.close_all()
@@ -39,11 +41,6 @@ class Search:
             self.seconds = time.process_time() - begin
         gc.enable()
         return self
-
-    def step(self, kernel, choice):
-        kernel.step(choice)
-        if kernel.calls > LONGEST:
-            kernel.violation = kernel.violation or "endless"
 
     def finish(self, kernel):
         """Check what must hold in the end, once for each state."""
@@ -79,7 +76,7 @@ class Random(Search):
         stay, fault_rate = chance.choice((0.0, 0.5, 0.8, 0.95)), chance.choice((0.005, 0.02, 0.08))
         kernel.lifetime = chance.choice((1, 10, 60))
         last = None
-        while kernel.violation is None:
+        while kernel.violation is None and kernel.calls <= LONGEST:
             choices = kernel.list_choices()
             steps = [choice for choice in choices if choice[0] not in UNCOUNTED]
             if not steps:
@@ -89,17 +86,16 @@ class Random(Search):
                 last = chance.choice(faults)
             elif last not in steps or chance.random() >= stay:
                 last = chance.choice(steps)
-            self.step(kernel, last)
+            kernel.step(last)
 
 
 class Exhaustive(Search):
-    """Every schedule. States seen before, found by a hash, are not searched again."""
+    """Every schedule. States seen before, found by a hash, are not searched again. A node is the node before it and a choice."""
 
     is_hashing = True
 
     def __init__(self, scene):
         super().__init__(scene)
-        # A node is the node before it and a choice.
         self.seen, self.left = set(), [None]
 
     def has_more(self):
@@ -109,10 +105,14 @@ class Exhaustive(Search):
     def take(self, kernel):
         """Go to a node, then take the first choice until the end or a known state; the other choices are nodes for later."""
         kernel.lifetime = 0  # a command that has not ended yet works
-        node = self.left.pop()
-        for choice in unroll(node):
+        node = before = self.left.pop()
+        choices = []
+        while before is not None:
+            before, choice = before
+            choices.append(choice)
+        for choice in reversed(choices):
             kernel.step(choice)
-        while kernel.violation is None:
+        while kernel.violation is None and kernel.calls <= LONGEST:
             choices = kernel.list_choices()
             if all(choice[0] in UNCOUNTED for choice in choices):
                 return self.finish(kernel)
@@ -122,15 +122,7 @@ class Exhaustive(Search):
             self.seen.add(key)
             self.left += [(node, choice) for choice in choices[1:]]
             node = (node, choices[0])
-            self.step(kernel, choices[0])
-
-
-def unroll(node):
-    choices = []
-    while node is not None:
-        node, choice = node
-        choices.append(choice)
-    return choices[::-1]
+            kernel.step(choices[0])
 
 
 def make_key(kernel):
@@ -151,7 +143,7 @@ def make_key(kernel):
 
 
 def key_process(process):
-    state = process.pid, process.state, process.is_reaped, process.status, process.has_run
+    state = process.pid, process.state, process.is_reaped, process.status, process.has_run, process.left_early
     if not process.is_alive:
         return state
     descriptors = tuple([(fd, file.number, key_pipe(file)) for fd, (file, _) in sorted(process.descriptors.items())])
@@ -160,4 +152,16 @@ def key_process(process):
 
 
 def key_pipe(file):
-    return (file.target.data, *file.target.ends.values()) if file.kind.startswith("pipe") else None
+    return (file.target.data, *file.target.ends.values()) if file.is_pipe else None
+
+
+def describe_step(kernel, kind, rest, call):
+    """Return a step in words, for a person who reads how a promise was broken."""
+    if kind == "time":
+        return "nothing else can happen: time passes until the next timer"
+    name, *words = call
+    shown = f"{name}({', '.join([repr(word)[:60] for word in words])})"
+    who = f"pid {rest[0]} ({kernel.processes[rest[0]].name})"
+    if kind in ("kill", "stop", "continue"):
+        return f"{who} gets SIG{kind.upper()[:4]}, before {shown}"
+    return f"{who} {shown}" + (f" fails with {errorcode[rest[1]]}" if kind == "fail" else "")
