@@ -11,10 +11,11 @@ from conftest import ROOT
 from simulation import leases, mutants, programs
 
 RUNS = 60  # of each scene
+# Scenes that are searched completely.
 COMPLETE = [
-    ["locks", "locks-skip"],
-    pytest.param(["locks-kill"], marks=pytest.mark.rare),
-]  # scenes that are searched completely
+    ["locks", "locks-skip", "two-plain"],
+    pytest.param(["locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
+]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONHASHSEED": "0"}
 
 
@@ -129,8 +130,8 @@ def test_fault_in_the_lease_is_found(row):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("words, status", [(("100", "0.2"), 0), (("50", "0.2", "rude"), 1)], ids=["polite", "rude"])
+@pytest.mark.parametrize("words, status", [(["100"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"])
 def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
-    ended, output = simulate(*words, module="simulation.crowd")
+    ended, output = simulate("--latency", 0.2, "--crowd", *words, module="simulation.leases")
 
     assert (ended, output.count("PUT/s refused")) == (status, 1), output

@@ -2,11 +2,13 @@
 
 Hosts have clocks that run at 0.9 to 1.1, the bound of the rule in engines/lease.py. A request is late or lost, or takes effect after its sender
 gave up; a host is cut off for a while, a launcher is stopped or killed. Checked: no two commands run at once, and tokens grow.
+
+`--crowd WAITERS --latency SECONDS`: nothing of that, but a crowd that waits for one holder, which only the rule itself, with which waiters
+yield, can cost its lease; `--rude` leaves that rule out.
 """
 
 import argparse
 import heapq
-import importlib
 import random
 import sys
 import time as real_time
@@ -15,12 +17,13 @@ from types import SimpleNamespace
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from simulation.modules import Loader
+from simulation.modules import load_changed
 
-TTLS = (8.0, 15.0, 15.0)
-HOSTS = 3
+MODULES = [f"engines.{name}" for name in "lease queue acquire engine s3.engine s3.objects s3.document s3.store".split()]
+HOSTS, TTLS, CROWDED_TTL = 3, (8.0, 15.0, 15.0), 15.0
 EPOCH = 1e9
 LATEST = 0.999  # of LATENCY: how late the kernel's timer kills
+HELD, JOINING = 60.0, 5.0  # virtual seconds: of the command for which a crowd waits; within which its waiters start
 
 # (name, file, text, other text): known-bad variants, each of which is found
 FOUND = [
@@ -36,36 +39,37 @@ FOUND = [
     ("earlier entries ignored", "engines/queue.py", "find_conflicts(claim, [other.record.claim for other in earlier])", "find_conflicts(claim, [other.record.claim for other in earlier[:-1]])"),
     ("token not raised", "engines/s3/engine.py", "number = document.counter + 1", "number = document.counter"),
 ]  # fmt: skip
+RUDE = {  # nobody yields, or pauses for long after a refused PUT
+    "engines/s3/engine.py": [("if period / 2 < age < first.ttl / 2", "if False")],
+    "engines/s3/objects.py": [("min((BACKOFF + self.delay) * 2**attempt, longest)", "BACKOFF")],
+}
 
-world = None
+world = solo = None  # `solo`: its modules, by their last names
 
 
 class Killed(GreenletExit):
     """The launcher has ended."""
 
 
-class Host:
-    def __init__(self, number):
-        chance = world.chance
-        self.number, self.rate = number, chance.choice((0.9, 1.0, 1.1, chance.uniform(0.9, 1.1)))
-        self.offset, self.stopped_until, self.cut_off_until = chance.uniform(0, 1e6), 0.0, 0.0
-
-    def read_clock(self):
-        return world.now * self.rate + self.offset
-
-    def find_time(self, clock):
-        return (clock - self.offset) / self.rate
-
-
 class World:
-    def __init__(self, seed):
+    """`latency` is that of each request, in seconds; without it each is late or lost by chance."""
+
+    def __init__(self, seed, latency=None):
         self.chance, self.now, self.events, self.count, self.hub = random.Random(seed), 0.0, [], 0, getcurrent()
         self.objects, self.etag, self.running, self.violation, self.token, self.commands = {}, 0, {}, None, 0, 0
         self.level = self.chance.choice((0.0, 0.05, 0.3))
+        self.latency, self.refused, self.ended = latency, 0, []
 
     def at(self, when, event):
         self.count += 1
         heapq.heappush(self.events, (max(when, self.now), self.count, event))
+
+    def after(self, seconds, event):
+        self.at(self.now + seconds, event)
+
+    def advance(self):
+        self.now, _, event = heapq.heappop(self.events)
+        event()
 
     def spawn(self, run, main):
         """Start a thread of a run."""
@@ -81,29 +85,34 @@ class World:
         thread = greenlet(body, self.hub)
         thread.run_of, thread.turn = run, 0
         run.threads.append(thread)
-        self.at(self.now, lambda: self.resume(thread, 0))
+        self.after(0, make_waker(thread))
 
-    def resume(self, thread, turn, value=None):
-        run = thread.run_of
+
+def make_waker(thread=None):
+    """Return a function that resumes a thread, ours by default, from its next `suspend`, which returns its argument."""
+    thread = getcurrent() if thread is None else thread  # one that has not begun is false
+    run, turn = thread.run_of, thread.turn
+
+    def wake(value=None):
         if thread.dead or thread.turn != turn or run.is_dead:
             return
-        if run.host.stopped_until > self.now:
-            self.at(run.host.stopped_until, lambda: self.resume(thread, turn, value))
+        if run.host.stopped_until > world.now:
+            world.at(run.host.stopped_until, lambda: wake(value))
             return
         thread.turn += 1
         thread.switch(value)
 
+    return wake
 
-def suspend(until=None):
+
+def suspend(until):
     """Wait until somebody resumes this thread, or until then; return what it was resumed with."""
-    thread = getcurrent()
-    if thread.run_of.is_dead:
+    run = getcurrent().run_of
+    if run.is_dead:
         raise Killed
-    turn = thread.turn
-    if until is not None:
-        world.at(until, lambda: world.resume(thread, turn))
+    world.at(until, make_waker())
     value = world.hub.switch()
-    if thread.run_of.is_dead:
+    if run.is_dead:
         raise Killed
     return value
 
@@ -116,10 +125,25 @@ def sleep(seconds):
     suspend(world.now + max(seconds, 0.0) / getcurrent().run_of.host.rate)
 
 
+class Host:
+    def __init__(self, number):
+        chance = world.chance
+        rate = chance.choice((0.9, 1.0, 1.1, chance.uniform(0.9, 1.1)))
+        self.number, self.rate = number, rate if world.latency is None else 1.0
+        self.offset, self.stopped_until, self.cut_off_until = chance.uniform(0, 1e6), 0.0, 0.0
+
+    def read_clock(self):
+        return world.now * self.rate + self.offset
+
+    def find_time(self, clock):
+        return (clock - self.offset) / self.rate
+
+
 class Store:
     """Answers as S3 does, but late, never, or after its client gave up."""
 
     netloc, root, connection = "store", "", None
+    renew_keys = hang_up = lambda *_, **__: None
 
     def __init__(self, target, timeout):
         self.timeout, self.offset, self.target = timeout, world.chance.uniform(-30, 30), target
@@ -127,37 +151,44 @@ class Store:
     def read_clock(self):
         return world.now + EPOCH + self.offset
 
-    def renew_keys(self, is_refused=False):
-        pass
-
-    def hang_up(self):
-        pass
-
     def refuse(self, reply, key):
-        raise real("errors").SoloError(f"{key}: {reply}")
+        raise solo.errors.SoloError(f"{key}: {reply}")
 
-    def ask(self, method, key, headers=None, body="", query=None, deadline=None):
-        thread, chance = getcurrent(), world.chance
-        host, turn = thread.run_of.host, thread.turn
-        end = host.find_time(read_clock() + self.timeout if deadline is None else deadline)
+    def choose_fate(self, host):
+        """Return the seconds there and back of a request, and whether it is lost, or its answer."""
+        chance = world.chance
+        if world.latency is not None:
+            return *[world.latency / 2 * chance.uniform(0.7, 1.5) for _ in "12"], False, False
         level = 0.95 if host.cut_off_until > world.now else world.level
         there, back = [chance.expovariate(1 / (5.0 if chance.random() < level else 0.02)) for _ in "12"]
-        is_lost, is_forgotten = chance.random() < level / 2, chance.random() < level / 2
+        return there, back, chance.random() < level / 2, chance.random() < level / 2
+
+    def ask(self, method, key, headers=None, body="", query=None, deadline=None):
+        host, wake = getcurrent().run_of.host, make_waker()
+        end = host.find_time(read_clock() + self.timeout if deadline is None else deadline)
+        there, back, is_lost, is_forgotten = self.choose_fate(host)
 
         def take_effect():
-            reply = self.serve(method, key, headers or {}, body)
+            reply, date = self.serve(method, key, headers or {}, body), int(world.now) + 0.5
+            world.refused += reply.status == 412
+
+            def arrive():
+                if world.latency is not None:
+                    self.offset = date - world.now
+                wake(reply)
+
             if world.now + back < end and not is_forgotten:
-                world.at(world.now + back, lambda: world.resume(thread, turn, reply))
+                world.after(back, arrive)
 
         if not is_lost:
-            world.at(world.now + there, take_effect)
+            world.after(there, take_effect)
         reply = suspend(max(end, world.now))
         if reply is None:
-            raise real("errors").Unreachable("no answer")
+            raise solo.errors.Unreachable("no answer")
         return reply
 
     def serve(self, method, key, headers, body):
-        Reply = real("engines.s3.store").Reply
+        Reply = solo.store.Reply
         etag, text = world.objects.get(key, ("", None))
         known = headers.get("If-None-Match", "").strip('"')
         if method == "GET":
@@ -187,117 +218,98 @@ class Lock:
         self.owner, self.depth = getcurrent(), self.depth + 1
         return True
 
-    def release(self):
+    def release(self, *_):
         self.depth -= 1
 
-    def __enter__(self):
-        self.acquire()
-
-    def __exit__(self, *_):
-        self.release()
+    __enter__, __exit__ = acquire, release
 
 
 class StopEvent:
-    def __init__(self):
-        self.is_stopped, self.waiting = False, None
+    is_stopped = wake = None
 
     def send(self):
         self.is_stopped = True
-        if self.waiting:
-            thread, turn = self.waiting
-            world.at(world.now, lambda: world.resume(thread, turn))
+        if self.wake:
+            world.after(0, self.wake)
 
     def wait(self, seconds):
-        self.waiting = getcurrent(), getcurrent().turn
+        self.wake = make_waker()
         if not self.is_stopped:
             sleep(min(seconds, 1e6))
-        self.waiting = None
+        self.wake = None
         return self.is_stopped
 
 
 class DeadMan:
     """The timer of the kernel: it kills a launcher that is stopped, too."""
 
-    def __init__(self):
-        self.is_armed, self.is_over, self.turn = False, False, 0
+    is_armed = is_over = False
+    turn = 0
 
     def arm(self, at):
         if self.is_over:
             return
         self.is_armed, self.turn = True, self.turn + 1
         run, turn = getcurrent().run_of, self.turn
-        late = world.chance.uniform(0, real("engines.lease").LATENCY) * LATEST / run.host.rate
-
-        def fire():
-            if self.turn == turn and not self.is_over:
-                run.kill(late)
-
-        world.at(run.host.find_time(at), fire)
+        late = world.chance.uniform(0, solo.lease.LATENCY) * LATEST / run.host.rate
+        world.at(run.host.find_time(at), lambda: self.turn != turn or self.is_over or run.kill(late))
 
     def disarm(self):
         self.is_over = True
 
 
 class Run:
-    """One launcher on a host, and its command."""
+    """One launcher on a host, and its command; another one follows, unless it is of a crowd: then its command takes `length` seconds."""
 
-    def __init__(self, host):
-        self.host, self.is_dead, self.threads, self.sleeping = host, False, [], None
+    def __init__(self, host, length=None):
+        self.host, self.is_dead, self.threads, self.wake, self.length = host, False, [], None, length
         world.spawn(self, self.live)
-        if world.chance.random() < 0.15:
-            world.at(world.now + world.chance.uniform(0, 90), self.kill)
+        if length is None and world.chance.random() < 0.15:
+            world.after(world.chance.uniform(0, 90), self.kill)
 
     def kill(self, late=0.0):
         if not self.is_dead:
-            self.is_dead = True
             for thread in self.threads:
-                world.at(world.now, lambda thread=thread: thread.dead or thread.throw(Killed))
-            world.at(world.now + late, lambda: world.running.pop(self, None))  # the command dies with its launcher
-            self.begin_next(late)
+                world.after(0, lambda thread=thread: thread.dead or thread.throw(Killed))
+            world.after(late, lambda: world.running.pop(self, None))  # the command dies with its launcher
+            self.end(late)
 
-    def begin_next(self, late=0.0):
-        world.at(world.now + late + world.chance.uniform(0, 20), lambda: Run(self.host))
+    def end(self, late=0.0):
+        self.is_dead = True
+        if self.length is None:
+            world.after(late + world.chance.uniform(0, 20), lambda: Run(self.host))
 
     def live(self):
         hold = make_hold(self.host)
-        hold.acquire_and_renew(real("engines.queue").Wait(float("inf"), watch, float("inf")), None)
+        hold.acquire_and_renew(solo.queue.Wait(float("inf"), watch, float("inf")), None)
         try:
             hold.complete((self.host.number, 1))
-        except real("errors").SoloError:
+        except solo.errors.SoloError:
             return self.kill()
         self.run_command(hold.lease, hold.entries["job"].number)
         try:
             hold.lease.end()
-        except (real("errors").SoloError, real("engines.engine").Gone):
+        except (solo.errors.SoloError, solo.engine.Gone):
             pass
-        self.is_dead = True
-        self.begin_next()
+        self.end()
 
     def run_command(self, lease, token):
         others = [other.host.number for other in world.running]
         if others or token <= world.token:
-            world.violation = (
-                world.violation or f"host {self.host.number} runs beside {others}, token {token} after {world.token}"
-            )
+            found = f"host {self.host.number} runs beside {others}, token {token} after {world.token}"
+            world.violation = world.violation or found
         world.token, world.running[self], world.commands = token, True, world.commands + 1
         lease.begin(self.host.number)
-        done, is_asked = read_clock() + world.chance.choice((0.1, 5, 60)) * world.chance.random(), False
+        length = world.chance.choice((0.1, 5, 60)) * world.chance.random() if self.length is None else self.length
+        done, loss = read_clock() + length, None
         while read_clock() < done and lease.find_life() > 0 and not lease.lost:
-            is_asked = is_asked or bool(lease.find_loss())
-            self.sleeping = getcurrent(), getcurrent().turn
-            left = lease.find_life() if is_asked else max(lease.find_left(), 0.001)
-            sleep(min(done - read_clock(), left))
+            loss = loss or lease.find_loss()
+            if loss and self.length is not None:
+                break
+            self.wake = make_waker()
+            sleep(min(done - read_clock(), lease.find_life() if loss else max(lease.find_left(), 0.001)))
         world.running.pop(self)
-
-    def wake(self):
-        if self.sleeping:
-            thread, turn = self.sleeping
-            world.at(world.now, lambda: world.resume(thread, turn))
-
-
-def real(name):
-    """Return a module of solo."""
-    return importlib.import_module(f"solo.{name}")
+        world.ended.append((world.now, loss))
 
 
 def watch(block, look_again, describe, in_one_go=False):
@@ -306,38 +318,34 @@ def watch(block, look_again, describe, in_one_go=False):
 
 def make_hold(host):
     """Return an EngineHold of the name `job`, as of a plan with --via s3:// and --wait."""
-    acquire, lease, record, modes = (real(name) for name in ("engines.acquire", "engines.lease", "record", "modes"))
-    terms = lease.Terms(world.chance.choice(TTLS))
-    hold, claim = acquire.EngineHold.__new__(acquire.EngineHold), modes.Claim(modes.EXCLUSIVE)
-    hold.wanted = record.Record(
-        (host.number, 1), real("identity").Origin("b", "p", "t", f"h{host.number}"), 0, claim, ["job"], [b"job"]
-    )
+    terms = solo.lease.Terms(world.chance.choice(TTLS) if world.latency is None else CROWDED_TTL)
+    hold, claim = solo.acquire.EngineHold.__new__(solo.acquire.EngineHold), solo.modes.Claim(solo.modes.EXCLUSIVE)
+    origin = solo.identity.Origin("b", "p", "t", f"h{host.number}")
+    hold.wanted = solo.record.Record((host.number, 1), origin, 0, claim, ["job"], [b"job"])
     hold.claims, hold.entries, hold.caught = [("job", claim)], {}, []
-    hold.engine = real("engines.s3.engine").S3(SimpleNamespace(shown="s3://b", path=""), terms.ttl, terms.timeout)
-    hold.lease = lease.Lease(hold.engine, terms)
+    hold.engine = solo.s3.S3(SimpleNamespace(shown="s3://b", path=""), terms.ttl, terms.timeout)
+    hold.lease = solo.lease.Lease(hold.engine, terms)
     return hold
 
 
 def load(changes):
     """Import solo's engines with changes of their texts; replace their clocks, threads and the store."""
-    loader = Loader(changes)
-    sys.meta_path.insert(0, loader)
-    names = ["lease", "queue", "acquire", "engine", "s3.engine", "s3.objects", "s3.document"]
+    global solo
+    names = "lease queue acquire engine s3 objects document store errors record modes identity".split()
+    modules = load_changed([*MODULES, *names[8:]], changes)
+    solo = SimpleNamespace(**dict(zip(names, modules)))
     times = {"monotonic": read_clock, "read_boot_clock": read_clock, "sleep": sleep, "time": lambda: world.now + EPOCH}
     times["pick_between"] = lambda low, high: world.chance.uniform(low, high)
-    for module in [real(f"engines.{name}") for name in names]:
-        for word, call in times.items():
-            if hasattr(module, word):
-                setattr(module, word, call)
-    lease, acquire, objects = real("engines.lease"), real("engines.acquire"), real("engines.s3.objects")
+    for module in modules[:7]:
+        vars(module).update({word: call for word, call in times.items() if hasattr(module, word)})
+    lease, acquire, objects = solo.lease, solo.acquire, solo.objects
     lease.RLock, lease.allocate_lock, lease.StopEvent, lease.DeadMan = Lock, lambda: Lock(False), StopEvent, DeadMan
     lease.start_new_thread = lambda call, words: world.spawn(getcurrent().run_of, lambda: call(*words))
-    lease.Lease.wake_launcher = lambda self: getcurrent().run_of.wake()
+    lease.Lease.wake_launcher = lambda self: (wake := getcurrent().run_of.wake) and world.after(0, wake)
     objects.Store = Store
     objects.posix = SimpleNamespace(urandom=lambda size: world.chance.getrandbits(8 * size).to_bytes(size, "little"))
     acquire.LastCall = lambda *words: SimpleNamespace(close=lambda: None)
-    acquire.say_promptly = real("engines.s3.engine").say_promptly = lambda text: None
-    assert set(changes) <= loader.changed
+    acquire.say_promptly = solo.s3.say_promptly = lambda text: None
 
 
 def trouble(hosts):
@@ -347,7 +355,7 @@ def trouble(hosts):
         host.stopped_until = world.now + chance.choice((1, 10, 40)) * chance.random()
     else:
         host.cut_off_until = world.now + chance.choice((5, 20, 60)) * chance.random()
-    world.at(world.now + chance.expovariate(1 / 60), lambda: trouble(hosts))
+    world.after(chance.expovariate(1 / 60), lambda: trouble(hosts))
 
 
 def live_through(seed, hours):
@@ -359,19 +367,41 @@ def live_through(seed, hours):
         Run(host)
     trouble(hosts)
     while world.now < hours * 3600 and world.violation is None:
-        world.now, _, event = heapq.heappop(world.events)
-        event()
+        world.advance()
     return world
 
 
+def gather(count, latency, seed):
+    """Let a crowd wait. Return why the holder lost its lease or None."""
+    global world
+    world, refused = World(seed, latency), 0
+    for host in [Host(number) for number in range(count + 1)]:
+        start, length = (world.chance.uniform(0, JOINING) + 1, 0.0) if host.number else (0.0, HELD)
+        world.at(start, lambda host=host, length=length: Run(host, length))
+    while len(world.ended) < 2 and world.violation is None:
+        refused = refused if world.ended else world.refused
+        world.advance()
+    assert world.violation is None, world.violation
+    (end, loss), (after, _) = world.ended
+    print(
+        f"holder: {loss or 'kept its lease'}; {refused / end:.1f} PUT/s refused; the next one ended after {after - end:.1f} s"
+    )
+    return loss
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=1.0, help="virtual hours, a world each")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutant")
+    parser.add_argument("--crowd", type=int)
+    parser.add_argument("--latency", type=float)
+    parser.add_argument("--rude", action="store_true")
     options = parser.parse_args()
     row = next((row for row in FOUND if row[0] == options.mutant), None)
-    load({row[1]: [row[2:4]]} if row else {})
+    load({row[1]: [row[2:4]]} if row else RUDE if options.rude else {})
+    if options.crowd:
+        sys.exit(gather(options.crowd, options.latency, options.seed) is not None)
     begin, hours, commands, seed = real_time.process_time(), 0.0, 0, options.seed
     while hours < options.hours:
         lived = live_through(seed, min(1.0, options.hours))
@@ -379,10 +409,9 @@ def main():
         if lived.violation:
             print(f"{lived.violation}, after {lived.now:.3f} s\nreplay: python -m simulation.leases --seed {seed - 1}")
             break
-    print(
-        f"s3: {hours:.1f} virtual hours, {commands} commands, {real_time.process_time() - begin:.1f} CPU s, {int(bool(lived.violation))} broken"
-    )
-    sys.exit(bool(lived.violation))
+    seconds, is_broken = real_time.process_time() - begin, bool(lived.violation)
+    print(f"s3: {hours:.1f} virtual hours, {commands} commands, {seconds:.1f} CPU s, {int(is_broken)} broken")
+    sys.exit(is_broken)
 
 
 if __name__ == "__main__":

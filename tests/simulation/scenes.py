@@ -27,13 +27,6 @@ HOST, ONE, OTHER = proc.FIRST_PID_NAMESPACE, "4026532999", "4026533000"  # pid n
 KEEPER = 50  # a process that belongs to no contender; `solo hold` holds for it
 
 
-def call(name, *words):
-    return modules.kernel.enter(name, words, {})
-
-
-# --- programs: each runs as the words of its process say ------------------------------------------------------------
-
-
 def run_solo():
     sys.argv = list(modules.getcurrent().process.words)
     main.main()
@@ -50,8 +43,8 @@ def run_lock():
         hold = queue.Attempt(found, record, NO_WAIT if rest else FOREVER, queue.wait_silently).acquire()
     except SoloError as error:
         return error.status
-    call("keep_running", modules.getcurrent().process.pid, [name])
-    call("stop_running")
+    modules.kernel.enter("keep_running", (modules.getcurrent().process.pid, [name]), {})
+    modules.kernel.enter("stop_running", (), {})
     hold.release()
 
 
@@ -79,7 +72,7 @@ def run_rm():
 def rest():
     """Be a process until the schedule ends it."""
     for _ in range(modules.kernel.lifetime):
-        call("work")
+        modules.kernel.enter("work", (), {})
 
 
 PROGRAMS = {"/bin/solo": run_solo, "/bin/lock": run_lock, "/bin/clean": run_clean, "/bin/rm": run_rm, "/bin/job": rest}
@@ -114,9 +107,6 @@ def read_line(words):
     return names, plan.choose_claim(options), typed.get("wait") == FOREVER or "replace" in typed
 
 
-# --- the kernel of a scene, with what it checks -------------------------------------------------------------------
-
-
 class Watched(Kernel):
     """A kernel that checks the promises."""
 
@@ -127,7 +117,7 @@ class Watched(Kernel):
     def keep_running(self, process, pid, names):
         owner = self.processes[pid]
         if owner.is_alive:
-            owner.running = {name: Claim(EXCLUSIVE) for name in names}
+            owner.running = dict.fromkeys(names, Claim(EXCLUSIVE))
             self.check_exclusion(owner)
 
     def stop_running(self, process):
@@ -154,18 +144,17 @@ class Watched(Kernel):
         elif name.startswith(".hold.") and self.scene.is_fair:
             seats = {file: owner for (place, file), owner in self.seats.items() if place == folder.number}
             ours = max((file for file, owner in seats.items() if owner is process), default=".seat.~")
+            holders = {process.pid, *[record.launcher[0] for record in self.read_holds(folder)]}
             for file, other in seats.items():
                 waits = file in folder.entries and other.is_alive and other.running is None
-                if file < ours and waits and other is not process and not self.has_hold(folder, other):
+                if file < ours and waits and other.pid not in holders:
                     self.violate(
-                        f"overtaken: pid {process.pid} gets a hold before pid {other.pid}, which has waited longer as {file}"
+                        f"overtaken: pid {process.pid} gets a hold, and pid {other.pid} has waited longer as {file}"
                     )
 
-    def has_hold(self, folder, process):
-        return any(record and record.launcher[0] == process.pid for record in self.read_holds(folder))
-
     def read_holds(self, folder):
-        return [parse_record(inode.data) for file, inode in folder.entries.items() if file.startswith(".hold.")]
+        records = [parse_record(inode.data) for file, inode in folder.entries.items() if file.startswith(".hold.")]
+        return [record for record in records if record]
 
     def violate(self, text):
         self.violation = self.violation or text
@@ -179,13 +168,11 @@ class Watched(Kernel):
         self.check_exclusion(process)
         for name in names:
             records = self.read_holds(self.find_folder(name))
-            if not any(record and record.child == (process.pid, process.start) for record in records):
+            if (process.pid, process.start) not in [record.child for record in records]:
                 self.violate(f"unrecorded: pid {process.pid} runs, and no hold of {name} says so")
         left = sorted(fd for fd in process.descriptors if fd > 2)
         if left or process.mask or any(handler != SIG_IGN for handler in process.handlers.values()):
-            self.violate(
-                f"not transparent: pid {process.pid} has descriptors {left}, mask {set(process.mask)}, handlers {process.handlers}"
-            )
+            self.violate(f"not transparent: pid {process.pid} has {left}, {set(process.mask)}, {process.handlers}")
         if claim.mode == EXCLUSIVE:
             for name, token in zip(names, map(int, process.environment[b"SOLO_TOKEN"].split())):
                 if token <= self.tokens.get(name, 0):
@@ -204,10 +191,7 @@ class Watched(Kernel):
             self.violate(f"overlap: {len(taken)} commands in {taken[0].slots} slots")
 
     def find_folder(self, name):
-        folder = self.root.entries["locks"]
-        for part in name.split("/"):
-            folder = folder.entries[part]
-        return folder
+        return self.look_up(*self.find_place(NOBODY, f"{PLACE}/{name}"))
 
 
 def is_within(name, other):
@@ -233,8 +217,7 @@ class Scene:
 
     def __init__(self, name, lines, faults, special):
         self.name, self.lines, self.faults = name, [line.split() for line in lines], faults
-        for word, value in special.items():
-            setattr(self, word, value)
+        vars(self).update(special)
         self.names = list(dict.fromkeys(name for words in self.lines for name in read_line(words)[0]))
 
     def make_kernel(self):
@@ -250,24 +233,16 @@ class Scene:
         if any("hold" in words for words in self.lines):
             kernel.spawn(KEEPER, ["job"])
         kernel.contenders = [kernel.spawn(number + 2, words) for number, words in enumerate(self.lines)]
-        for process in kernel.contenders if "looks" not in self.parts else ():
-            process.is_unseen = True
-        for process, namespace in zip(kernel.contenders, self.namespaces):
-            process.namespace = namespace
-        for number in self.spared:
-            kernel.contenders[number].is_spared = True
+        for number, process in enumerate(kernel.contenders):
+            process.is_unseen, process.is_spared = "looks" not in self.parts, number in self.spared
+            process.namespace = self.namespaces[number] if self.namespaces else HOST
         return kernel
-
-    def read_outcome(self, kernel):
-        return tuple([process.status for process in kernel.contenders])
 
     def check_end(self, kernel, run_on):
         """Check promises 2, 8 and 11: all have ended, each refusal is right, and the next contender acquires at once and finds nothing to clean up."""
         left = [process for process in kernel.processes.values() if process.is_alive]
         if left:
-            return kernel.violate(
-                f"stuck: {', '.join([f'pid {each.pid} ({each.name}) in {each.call}' for each in left])}"
-            )
+            return kernel.violate(f"stuck: {[(each.pid, each.name, each.call) for each in left]}")
         kinds = {kind for kind, _, _ in kernel.trace}
         for process, words in zip(kernel.contenders, self.lines):
             output, code = process.output.decode(), process.status >> 8

@@ -47,7 +47,7 @@ class Search:
         key = make_key(kernel) if self.is_hashing else self.runs
         if kernel.violation is None and key not in self.checked:
             self.checked.add(key)
-            self.outcomes.add(self.scene.read_outcome(kernel))
+            self.outcomes.add(tuple([process.status for process in kernel.contenders]))
             self.scene.check_end(kernel, lambda: run_on(kernel))
 
 
