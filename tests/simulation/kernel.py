@@ -209,6 +209,7 @@ class Kernel(Files):
     getpid = lambda self, process: process.pid
     monotonic = lambda self, process: self.now
     time = lambda self, process: self.started + self.now
+    set_death_signal = lambda self, process, signal: setattr(process, "death_signal", signal)
     work = lambda self, process: None  # a program of a scene stops here once more
 
     def getppid(self, process):
@@ -219,9 +220,6 @@ class Kernel(Files):
     def set_umask(self, process, mask):
         before, process.umask = process.umask, mask
         return before
-
-    def set_death_signal(self, process, signal):
-        process.death_signal = signal
 
     # --- signals
     def kill(self, process, pid, signal):

@@ -138,17 +138,12 @@ def lock_ends_with_the_last_copy():
     yield wait(pid)
 
 
-def lock_ends_with_a_killed_process():
+def lock_ends_with_a_killed_process_and_a_blocked_one_is_granted():
     fd = create()
     pid, _ = park(lambda: flock(create(), LOCK_EX))
     yield try_lock(fd, LOCK_EX)
     posix.kill(pid, SIGKILL)
     yield wait(pid), try_lock(fd, LOCK_EX)
-
-
-def blocked_lock_is_granted():
-    fd = create()
-    flock(fd, LOCK_EX)
     pid = run_child(lambda: flock(create(), LOCK_EX))
     flock(fd, LOCK_UN)
     yield wait(pid)
@@ -162,7 +157,7 @@ def locks_of_processes_are_other_locks():
     yield wait(run_child(lambda: try_lock(fd, LOCK_EX, lockf) == "EAGAIN"))
 
 
-def pipes():
+def pipes_whose_reader_waits_for_all_writers():
     reader, writer = pipe(posix.O_NONBLOCK)
     yield attempt(posix.read, reader, 1), posix.write(writer, b"ab"), posix.read(reader, 1)
     posix.close(writer)
@@ -170,9 +165,6 @@ def pipes():
     reader, writer = pipe()
     posix.close(reader)
     yield attempt(posix.write, writer, b"x")
-
-
-def reader_waits_for_all_writers():
     reader, writer = pipe(posix.O_NONBLOCK)
     posix.set_blocking(reader, True)
     pid = run_child(lambda: posix.write(writer, b"x") - 1)
@@ -203,11 +195,8 @@ def status_of_children():
 
 
 def read_state(pid):
-    fd = posix.open(f"/proc/{pid}/stat", posix.O_RDONLY)
-    try:
-        return posix.read(fd, 4096).rpartition(b")")[2].split()[0]
-    finally:
-        posix.close(fd)
+    fd = posix.open(f"/proc/{pid}/stat", posix.O_RDONLY | posix.O_CLOEXEC)
+    return posix.read(fd, 4096).rpartition(b")")[2].split()[0]
 
 
 def zombie():
@@ -334,8 +323,7 @@ def run_simulated():
 def run_real(each, folder):
     """Return what a program sees on the real kernel, in a child and in an empty folder."""
     reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+    if os.fork() == 0:
         try:
             os.chdir(folder)
             seen = repr(list(each()))
@@ -346,5 +334,5 @@ def run_real(each, folder):
     os.close(writer)
     with open(reader) as file:
         seen = file.read()
-    os.waitpid(pid, 0)
+    os.wait()
     return seen
