@@ -195,11 +195,8 @@ class Kernel(Files):
         return 0, 0
 
     def find_children(self, process, pid):
-        return [
-            child
-            for child in self.processes.values()
-            if child.parent == process.pid and not child.is_reaped and pid in (-1, child.pid)
-        ]
+        children = [child for child in self.processes.values() if child.parent == process.pid and not child.is_reaped]
+        return [child for child in children if pid in (-1, child.pid)]
 
     def can_waitpid(self, process, pid, flags=0):
         if flags & real.WNOHANG or not (children := self.find_children(process, pid)):
@@ -261,12 +258,9 @@ class Kernel(Files):
 
     def pthread_sigmask(self, process, how, signals):
         before, signals = process.mask, frozenset(map(int, signals)) - {SIGKILL, SIGSTOP}
-        masks = {
-            _signal.SIG_BLOCK: before | signals,
-            _signal.SIG_UNBLOCK: before - signals,
-            _signal.SIG_SETMASK: signals,
-        }
-        process.mask = masks[how]
+        if how != _signal.SIG_SETMASK:
+            signals = before | signals if how == _signal.SIG_BLOCK else before - signals
+        process.mask = signals
         self.act_on_unblocked(process)
         return before
 
@@ -293,8 +287,7 @@ class Kernel(Files):
 
     def run_handlers(self, process):
         """Run the handlers of pending signals. Each is written into the log, for a child that repeats it."""
-        while self.has_deliverable(process):
-            signal = next(signal for signal in process.pending if signal not in process.mask)
+        while signal := next((signal for signal in process.pending if signal not in process.mask), None):
             del process.pending[signal]
             self.write_log(process, "handler", signal, None)
             process.handlers[signal](signal, None)
@@ -402,9 +395,10 @@ class Kernel(Files):
 
     def goes_on(self, process):
         """Whether the next call is the only choice: independent, and no fault can come before it."""
-        if self.faults.get("error") or process.has_effect and (self.faults.get("kill") or self.faults.get("stop")):
-            return False
-        return self.can_run(process) and self.is_alone(process)
+        is_faulty = (
+            self.faults.get("error") or process.has_effect and (self.faults.get("kill") or self.faults.get("stop"))
+        )
+        return not is_faulty and self.can_run(process) and self.is_alone(process)
 
     def list_choices(self):
         """Return the steps that are possible now: ("run", pid), ("kill", pid), ("stop", pid), ("continue", pid), ("fail", pid, errno), ("time",)."""

@@ -5,6 +5,7 @@ Imported once solo was loaded over the simulated kernel.
 
 import posix
 import sys
+from contextlib import suppress
 from types import SimpleNamespace
 
 from simulation import modules, proc
@@ -63,10 +64,8 @@ def run_clean():
 
 def run_rm():
     """Be `rm FILE`."""
-    try:
+    with suppress(FileNotFoundError):
         posix.unlink(modules.getcurrent().process.words[1])
-    except FileNotFoundError:
-        return 1
 
 
 def rest():

@@ -146,13 +146,11 @@ def key_process(process):
     state = process.pid, process.state, process.is_reaped, process.status, process.has_run, process.left_early
     if not process.is_alive:
         return state
-    descriptors = tuple([(fd, file.number, key_pipe(file)) for fd, (file, _) in sorted(process.descriptors.items())])
+    files = [(fd, file) for fd, (file, _) in sorted(process.descriptors.items())]
+    pipes = tuple([(file.target.data, *file.target.ends.values()) for _, file in files if file.is_pipe])
+    descriptors = tuple([(fd, file.number) for fd, file in files]), pipes
     more = process.history, process.parent, process.call[0], process.alarm, process.wake, tuple(process.pending)
     return state, descriptors, more, process.has_executed
-
-
-def key_pipe(file):
-    return (file.target.data, *file.target.ends.values()) if file.is_pipe else None
 
 
 def describe_step(kernel, kind, rest, call):
