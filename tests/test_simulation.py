@@ -70,7 +70,7 @@ def test_every_schedule_keeps_the_promises(scenes):
 @pytest.mark.full
 def test_reduction_keeps_the_outcomes():
     """Print what becomes of the contenders, with and without the reduction."""
-    words = "--exhaustive", "--seconds", 900, "--outcomes", "--scene", "locks-skip"
+    words = "--exhaustive", "--seconds", 900, "--outcomes", "--scene", "locks-bare"
     outputs = [simulate(*words)[1], simulate(*words, "--unreduced")[1]]
 
     found = [re.findall(r"^(\[\(.*)|all: ", output, re.M) for output in outputs]

@@ -270,6 +270,7 @@ NO_ORPHAN, HOLD = "solo -w forever --no-orphan -n a job", f"solo hold --pid {KEE
 ROWS = [  # name, command lines, faults at most, what is special
     ("locks", ["lock a"] * 2, {}, {}),
     ("locks-skip", ["lock a", "lock a at-once"], {}, {}),
+    ("locks-bare", ["lock a", "lock a at-once"], {}, BARE),
     ("locks-kill", ["lock a"] * 2, {"kill": 1}, {}),
     ("two", [A] * 2, {}, {"parts": ("handoff",)}),
     ("two-plain", [A] * 2, {}, BARE),
