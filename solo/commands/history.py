@@ -32,10 +32,7 @@ OTHER_LINES = 9  # headings, the lines about what is left out, a prompt of some 
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the runs and skips of `names` and of the names nested in them, or all, oldest first.
-
-    Return 125 on a read error.
-    """
+    """Print the runs and skips of `names` and those nested in them, or all, oldest first. Return 125 on an error."""
     if options.get("via") == SOCKET:
         raise UsageError("history: --via socket keeps no history")
     check_via(options.get("via", FILE))

@@ -301,10 +301,7 @@ def read_words(pid: int) -> "list[bytes]":
 
 
 class Exporter:
-    """Writes shell code for `eval` to stdout: a listener.
-
-    The first words make `eval` fail unless more follow: empty output would make it succeed if solo were killed.
-    """
+    """The listener that writes shell code for `eval`: its first words fail if no more follow, as solo was killed."""
 
     def __init__(self) -> None:
         write_stdout(UNFINISHED)

@@ -25,10 +25,7 @@ WRAPPERS = {
 
 
 class Tool(NamedTuple):
-    """`options` are as for getopt(3); `rules` has those of solo for each set of them, without those that are in no rule.
-
-    A child `keeps` the lock of some tools.
-    """
+    """`options` are as for getopt(3), `rules` solo's for each set of them. A child `keeps` the lock of some tools."""
 
     call: str | None  # flock or fcntl: the system call by which it locks the file
     options: str

@@ -85,10 +85,7 @@ def check_units(words: list[str], flags: list[str], directory: str | None) -> No
 
 
 def check_known(name: str, options: dict[str, Any], verb: str) -> None:
-    """Raise SoloError if the name has left no traces: it may be mistyped, or another user's.
-
-    Sockets and engines keep nothing of an idle name, so every name is known there.
-    """
+    """Raise SoloError if `name` left no traces: it may be mistyped, or another user's. All are known without files."""
     if options.get("via", FILE) != FILE or "allow_unknown" in options or has_traces(name, options.get("dir")):
         return
     from difflib import get_close_matches

@@ -92,9 +92,8 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
         elif history.totals != Totals():
             histories[name] = history
             generated.update({name} if history.events and history.events[-1].is_generated else ())
-            samples[name, FILE] = {**held, **count_runs(history)}
             skips = count_skips(name, options, origin) if history.totals.skips else 0
-            samples[name, FILE]["solo_skips_in_a_row"] = skips
+            samples[name, FILE] = {**held, **count_runs(history), "solo_skips_in_a_row": skips}
     rows, complete = collect(options.get("dir"), options.get("via"), names, visit=visit)
     if complete and held:
         for name, history in histories.items():
@@ -112,10 +111,9 @@ def count_killed(mine: dict[str, Any], name: str, history: Any, living: set[Any]
     if killed:  # or they have ended since we read the journal
         still = {run.token for run in find_history(directory, name).list_runs() if run.event == STARTED}
         killed = [run for run in killed if run.token in still]
-    mine["solo_killed_runs"] = len(killed)
-    for run in killed:
-        failed = mine.get("solo_last_failure_timestamp_seconds", 0.0)
-        mine["solo_last_failure_timestamp_seconds"] = max(failed, run.time)
+    mine["solo_killed_runs"], last = len(killed), "solo_last_failure_timestamp_seconds"
+    if killed:
+        mine[last] = max(mine.get(last, 0.0), *[run.time for run in killed])
 
 
 def count_runs(history: Any) -> dict[str, Any]:

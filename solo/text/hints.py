@@ -58,9 +58,7 @@ HOLD_REASONS = {
     "nothing runs; solo list shows the hold": "--verbose",
     "type the name as it is: solo hold --pid PID NAME": "--name",
 }
-SHELL_WORDS = frozenset(
-    "cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split()
-)
+SHELL_WORDS = "cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split()
 SHELL_SIGNS = frozenset(" ;|&<>$`*")
 UNITS_OF_TIME = frozenset("s sec secs second seconds m min mins minute minutes h hour hours d day days".split())
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"

@@ -37,10 +37,7 @@ def give_place(uid: int) -> str:
 
 
 def explain(path: str, error: OSError, asked: object = True) -> str:
-    """Return the system's reason why a directory cannot be used, and a remedy.
-
-    The default one was not `asked` for; True: unless `path` is in it.
-    """
+    """Return why a directory cannot be used, and a remedy. It was `asked` for; True: unless it is the default one."""
     reason, uid = str(error.strerror), os.geteuid()
     if asked is True:
         default = (f"{USERS_PLACE}/{uid}/", f"{find_home(uid)}{HOME_PLACE}/") if uid else f"{ROOT_PLACE}/"
