@@ -9,10 +9,6 @@ from solo.commands.table import KEPT, SUMMARIES
 from solo.errors import EXIT_STATUSES
 from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS, LOUD_AFTER, NAME, QUIET, SLOTS, TIMEOUT, TREE, WAIT, Option
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 COLUMN, WIDTH = 32, 79  # where the explanation of an option starts; the longest line
 USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
 SUMMARY = """Run COMMAND so that it never runs twice at once.
@@ -56,7 +52,7 @@ def format_kept_help(name: str) -> str:
     return "\n\n".join([f"Usage: solo {name} [OPTION]... NAME...", format_line("", kept.text), arguments, options])
 
 
-def format_options(options: "Iterable[Option]") -> str:
+def format_options(options: "list[Option] | tuple[Option, ...]") -> str:
     return "\n".join(
         format_line(f"  {f'-{one.short},' if one.short else '':<3} --{one.flag} {one.metavar or ''}", one.help, COLUMN)
         for one in options

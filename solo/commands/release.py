@@ -16,6 +16,7 @@ from solo.process.owners import describe_pid
 from solo.process.tree import end
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
+from solo.tickets import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from solo.contention.protocols import Ticket
     from solo.identity import Process
-    from solo.tickets import Queue
 
 NOT_KEPT = "not held by solo hold"
 MOST_PIDS = 10  # in a message

@@ -8,7 +8,7 @@ from time import time
 from solo.identity import find_pid, is_stopped
 from solo.kernel import decode, escape
 from solo.kinds import list_signals
-from solo.modes import SLOTS
+from solo.modes import SLOTS, Claim
 from solo.process.owners import describe_pid, find_origins, is_orphaned, is_trusted, vouches
 from solo.text.users import find_user
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.errors import Busy
     from solo.history.usual import Usual  # policies describe a holder, whose tickets history reads
-    from solo.modes import Claim
     from solo.record import Record
 
 COMMAND_WIDTH = 60  # characters
