@@ -113,18 +113,6 @@ def test_run_needs_few_requests(lab, proxy):
     assert len(proxy.paths) <= 12
 
 
-def test_one_invalid_answer_to_a_renewal_is_harmless(lab, proxy):
-    holder = lab.hold("strange", "--ttl", "3s")
-    proxy.answers["/v3/lease/keepalive"] = b"[]"
-    seen = len(proxy.paths)
-    until(lambda: proxy.paths[seen:].count("/v3/lease/keepalive") >= 2)
-    del proxy.answers["/v3/lease/keepalive"]
-    seen = len(proxy.paths)
-    until(lambda: proxy.paths[seen:].count("/v3/lease/keepalive") >= 6)
-
-    assert finish(holder)[0] == 0
-
-
 @pytest.mark.parametrize("answer", [b"[]", TRICKLE], ids=["invalid", "trickle"])
 def test_failed_release_keeps_the_commands_status(lab, proxy, answer):
     proxy.answers["/v3/lease/revoke"] = answer

@@ -560,23 +560,16 @@ def test_busy_store_is_asked_again(lab, memory):
     assert not memory.refusals and not memory.put_refusals
 
 
-def test_store_that_stays_busy_is_unreachable_and_asked_seldom(lab, memory):
-    memory.refusals = [SLOW] * 1000
-
-    result = lab.run("-n", "job", "true", timeout=30)
-
-    assert result.returncode == 69 and b"SlowDown" in result.stderr
-    assert len(memory.service.asked) < 20
-
-
-def test_timeout_after_the_answer_of_a_busy_store_says_it_is_busy(lab, memory):
+@pytest.mark.parametrize("then", ["busy", "silent"])
+def test_store_that_stays_busy_is_unreachable_and_asked_seldom(lab, memory, then):
     end = threading.Event()
-    memory.refusals = [SLOW, lambda: end.wait() and SLOW]
+    memory.refusals = [SLOW, *([SLOW] * 1000 if then == "busy" else [lambda: end.wait() and SLOW])]
 
     result = lab.run("-n", "job", "true", timeout=30)
     end.set()
 
     assert result.returncode == 69 and b"SlowDown" in result.stderr
+    assert len(memory.service.asked) < 20
 
 
 def test_failed_release_says_who_frees_the_name(lab, memory):

@@ -114,7 +114,7 @@ class Etcd(Engine):
 
     def ask(self, path: str, body: dict, deadline: float) -> dict:
         """Return the answer of the current host. Raises OSError, ValueError, RecursionError."""
-        if self.connection is None or self.connection.sock is None:
+        if self.connection is None or not self.connection.is_open:
             self.connection = self.open(self.at, deadline)
         self.connection.sock.deadline = deadline
         self.connection.request("POST", path, json.dumps(body), self.make_headers())

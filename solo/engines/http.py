@@ -26,16 +26,15 @@ class HTTPError(OSError):
 
 
 class Connection:
-    """A connection to `host`, a header's text. `sock` is a Timed socket, or None once the server has closed it."""
+    """A connection by a Timed socket to `host`, a header's text. It is no longer open once the server has closed it."""
 
     def __init__(self, sock: "Timed", host: str) -> None:
-        self.sock: Timed | None = sock
+        self.sock = sock
         self.host = host
+        self.is_open = True
 
     def request(self, method: str, path: str, body: str, headers: "dict[str, str]") -> None:
         """Send a request. Raises OSError."""
-        if self.sock is None:
-            raise HTTPError("the server closed the connection")
         data = body.encode()
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(data)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -43,17 +42,13 @@ class Connection:
 
     def getresponse(self) -> "Answer":
         """Return the Answer, whose body is still to be read. Raises OSError, ValueError."""
-        if self.sock is None:
-            raise HTTPError("the server closed the connection")
         answer = Answer(self.sock)
-        if answer.is_last:
-            self.sock = None
+        self.is_open = not answer.is_last
         return answer
 
     def close(self) -> None:
-        if self.sock is not None:
-            self.sock.close()
-            self.sock = None
+        self.is_open = False
+        self.sock.close()
 
 
 class Answer:

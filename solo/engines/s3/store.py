@@ -179,10 +179,9 @@ class Store:
                 headers = {**headers, **self.headers, **make_digest(body.encode())}
             signed = sign(keys, self.region, self.read_clock(), parts, headers, body.encode())
             connection = self.connection
-            if connection is None or connection.sock is None:
+            if connection is None or not connection.is_open:
                 one = dial(self.settings.find, self.host, self.port, deadline, self.tls)
                 connection = self.connection = Connection(network.Timed(one), self.netloc)
-            assert connection.sock is not None
             connection.sock.deadline = deadline
             connection.request(method, f"{path}?{text}" if text else path, body, signed)
             answer = connection.getresponse()
