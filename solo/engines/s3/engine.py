@@ -50,6 +50,7 @@ from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from solo.engines.engine import EntryRecord
@@ -219,11 +220,7 @@ class S3(Engine):
             self.lives.pop(name, None)
 
     def remove(self, name: str, end: float) -> None:
-        def change(document: Document) -> Document:
-            queue = tuple(stored for stored in document.queue if stored.owner != self.owner)
-            return document if queue == document.queue else document._replace(queue=queue)
-
-        self.objects.change(name, change, end)
+        self.objects.change(name, lambda document: drop(document, lambda stored: stored.owner == self.owner), end)
 
     def rewrite(self, entry: Entry) -> None:
         def change(document: Document) -> Document:
@@ -244,7 +241,7 @@ class S3(Engine):
         self.objects.fresh.discard(name)
         dead = self.find_dead(name)
         if dead:
-            self.objects.change(name, lambda document: drop(document, dead))
+            self.objects.change(name, lambda document: drop(document, lambda stored: stored.mark in dead))
         self.queues[name] = self.make_entries(name, self.objects.states[name].document)
         return self.queues[name]
 
@@ -351,9 +348,9 @@ def extend(wait: "Wait", seconds: float, name: str, host: str) -> "Wait":
     return wait._replace(deadline=deadline)
 
 
-def drop(document: Document, dead: "set[tuple[str, int, int]]") -> Document:
-    """Return the document without the entries of these marks."""
-    queue = tuple(stored for stored in document.queue if stored.mark not in dead)
+def drop(document: Document, is_over: "Callable[[Stored], bool]") -> Document:
+    """Return the document without the entries that are over."""
+    queue = tuple(stored for stored in document.queue if not is_over(stored))
     return document if len(queue) == len(document.queue) else document._replace(queue=queue)
 
 
