@@ -383,9 +383,8 @@ def gather(count, latency, seed):
         world.advance()
     assert world.violation is None, world.violation
     (end, loss), (after, _) = world.ended
-    print(
-        f"holder: {loss or 'kept its lease'}; {refused / end:.1f} PUT/s refused; the next one ended after {after - end:.1f} s"
-    )
+    loses, per_second = loss or "kept its lease", refused / end
+    print(f"holder: {loses}; {per_second:.1f} PUT/s refused; the next one ended after {after - end:.1f} s")
     return loss
 
 

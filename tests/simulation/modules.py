@@ -62,10 +62,8 @@ def make_modules():
     posix.sysconf = lambda name: 100
     posix.uname = lambda: types.SimpleNamespace(nodename="host")
     posix.umask, posix.lstat = make_call("set_umask"), posix.stat
-    signal.signal, signal.getsignal = (
-        set_handler,
-        lambda number: getcurrent().process.handlers.get(int(number), SIG_DFL),
-    )
+    signal.signal = set_handler
+    signal.getsignal = lambda number: getcurrent().process.handlers.get(int(number), SIG_DFL)
     signal.pthread_sigmask = lambda how, signals: kernel.enter("pthread_sigmask", (int(how), frozenset(signals)), {})
     signal.sigtimedwait = lambda signals, seconds: kernel.enter("sigtimedwait", (frozenset(signals), seconds), {})
     signal.sigwaitinfo = lambda signals: signal.sigtimedwait(signals, None)

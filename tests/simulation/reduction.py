@@ -30,10 +30,10 @@ def is_independent(kernel, process):
 
 def is_end_independent(kernel, process):
     """Return whether it is a launcher that nobody looks at (`proc.find` verifies it), and has given up all that others can see."""
-    files = [file for file, _ in process.descriptors.values()]
-    keeps = kernel.find_children(process, -1) or any(
-        each.is_pipe or each.kind == "file" and each.target.locks for each in files
-    )
+    kept = [
+        each for each, _ in process.descriptors.values() if each.is_pipe or each.kind == "file" and each.target.locks
+    ]
+    keeps = kept or kernel.find_children(process, -1)
     process.left_early = process.is_unseen and not keeps
     return process.left_early
 

@@ -85,9 +85,16 @@ def replace_parts():
         setattr(place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else None)
 
     replace(launcher, "Journal", "journal")
-    replace(queue.Attempt, "begin_handoff", "handoff")
     replace(queue.Attempt, "refuse_deadlock", "looks")
     replace(describe, "describe_holders", "looks")
+    make = queue.Attempt.__init__
+
+    def begin(attempt, *words, **named):
+        make(attempt, *words, **named)
+        if "handoff" not in modules.kernel.scene.parts:
+            attempt.starter = None
+
+    queue.Attempt.__init__ = begin
 
 
 replace_parts()
@@ -147,9 +154,7 @@ class Watched(Kernel):
             for file, other in seats.items():
                 waits = file in folder.entries and other.is_alive and other.running is None
                 if file < ours and waits and other.pid not in holders:
-                    self.violate(
-                        f"overtaken: pid {process.pid} gets a hold, and pid {other.pid} has waited longer as {file}"
-                    )
+                    self.violate(f"overtaken: pid {process.pid} has a hold, pid {other.pid} waited longer as {file}")
 
     def read_holds(self, folder):
         records = [parse_record(inode.data) for file, inode in folder.entries.items() if file.startswith(".hold.")]
