@@ -544,9 +544,10 @@ def test_top_shows_holders_and_ends_with_q(lab, screen, count):
         hold_many(lab)
 
     top = screen("top", "--via", "file", width=90, height=20)
-    lines = top.wait_for(f"solo: {count} held, 0 waiting")
+    lines = top.wait_for("up/down: select")  # the row that is drawn last
     top.type("q")
 
+    assert lines[0].startswith(f"solo: {count} held, 0 waiting ")
     assert lines[-1] == "up/down: select   s: stop it   q: quit" and len(lines) == 20
     assert sum(line.startswith("name") for line in lines) == min(count, 17)
     until(lambda: top.read()[:3] == ["ended:0", "icanon", "echo"])
