@@ -13,11 +13,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, read_state, until
+from conftest import PATIENCE, TESTS, read_state, until
 from fleet import find_children
 from guest import ENVIRONMENT, Inside, find_leader, find_libraries, put_solo
+from homes.home import read_facts
 
-pytestmark = [pytest.mark.root, pytest.mark.tool("cron", "unshare", "nsenter", "mount", "setpriv")]
+pytestmark = [pytest.mark.root, pytest.mark.tool("cron", "perl", "unshare", "nsenter", "mount", "setpriv")]
 
 HOLD = """#!/bin/sh
 echo "$1:$(id -un):$$:$SOLO_NAME" >>/lab/ran
@@ -40,6 +41,8 @@ PATH=/usr/local/bin:/usr/bin:/bin
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
 * * * * * solo -n percent -- sh -c 'cat; date +year:\%Y' %first line%second line
+* * * * * /usr/bin/perl /lab/probe.pl /lab/plain.facts
+* * * * * solo -n facts -- /usr/bin/perl /lab/probe.pl /lab/guarded.facts
 * * * * * solo -n bad --notify 'until grep -qs failing /lab/mails/*; do sleep 0.1; done; echo "$SOLO_MESSAGE" >/lab/note' -- sh -c 'echo failing; exit 3'
 """
 
@@ -120,6 +123,7 @@ def minute(tmp_path_factory):
     (lab / "ran").chmod(0o666)
     (lab / "layer").mkdir()
     put_solo(lab)
+    shutil.copy(TESTS / "homes/probe.pl", lab)
     isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", LAYER]
     with open(lab / "errors", "w") as errors:
         streams = {"stdin": subprocess.DEVNULL, "stdout": errors, "stderr": errors}
@@ -212,6 +216,15 @@ def test_crontabs_of_user_and_system_share_the_names_of_a_uid(minute):
 
     assert roots == (roots[0], name) and roots[0] != pid
     assert mail.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in mail
+
+
+def test_command_inherits_the_same_as_without_solo(minute):
+    paths = [minute.lab / f"{key}.facts" for key in ("plain", "guarded")]
+    until(lambda: all(path.exists() for path in paths))
+
+    plain, guarded = (read_facts(path.read_text(), path.stem == "guarded") for path in paths)
+
+    assert guarded == plain
 
 
 ELSEWHERE = "env HOME=/tmp XDG_RUNTIME_DIR=/tmp/run XDG_STATE_HOME=/tmp/state TMPDIR=/var/tmp"

@@ -9,10 +9,12 @@ import pty
 import resource
 import shlex
 import signal
+import subprocess
 import sys
+import tempfile
 
 import pytest
-from conftest import need_tools
+from conftest import PATIENCE, need_tools, write_program
 from home import install_launcher, make_home, run  # noqa: F401
 
 PARENTS = {}
@@ -92,14 +94,50 @@ def start_by_solo(home, words):
     return run("dash", "-c", trap, "sh", home.launcher, "--dir", f"{home.path}/outer", "-n", "outer", "--", *words)
 
 
-@parent("terminal", "bash")
-def start_on_a_terminal(home, words):
-    """As the leader of a session with a terminal."""
+@parent("make", "make")
+def start_by_make(home, words):
+    (home.path / "Makefile").write_text(f"all:\n\t@{shlex.join(words)}\n")
+    return run("make", "-s", "-C", home.path, stderr=subprocess.DEVNULL)
+
+
+@parent("xargs", "xargs")
+def start_by_xargs(home, words):
+    return subprocess.run(["xargs", "-I", "{}", *words], input=b"one\n", timeout=PATIENCE).returncode
+
+
+@parent("git hook", "git")
+def start_by_git(home, words):
+    """git receive-pack ignores SIGPIPE while a hook runs."""
+    own = {**os.environ, "HOME": str(home.path), "GIT_CONFIG_NOSYSTEM": "1"}
+    author = ["-c", "user.name=a", "-c", "user.email=a@a"]
+    server, clone = home.path / "server", home.path / "clone"
+    if not server.exists():
+        for line in (["init", "-q", "--bare", server], ["init", "-q", clone]):
+            subprocess.run(["git", *line], env=own, check=True, stderr=subprocess.DEVNULL)
+    write_program(server / "hooks/post-receive", f"#!/bin/sh\ncat >/dev/null\nexec {shlex.join(words)}\n")
+    for line in ([*author, "commit", "-q", "--allow-empty", "-m", "x"], ["push", "-q", server, "HEAD:main"]):
+        subprocess.run(["git", "-C", clone, *line], env=own, check=True, stderr=subprocess.DEVNULL)
+
+
+@parent("tmux", "tmux")
+def start_by_tmux(home, words):
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
+        line = f"exec {shlex.join(words)}"
+        run("tmux", "-S", f"{folder}/s", "-f", "/dev/null", "new-session", "-d", line, ";", "wait-for", "never")
+
+
+@parent("sudo on a terminal", "sudo")
+def start_by_sudo_on_a_terminal(home, words):
+    return run_on_terminal("sudo", "-n", *words)
+
+
+def run_on_terminal(*words):
+    """Run a command as the leader of a session with a terminal; return its status."""
     pid, terminal = pty.fork()
     if pid == 0:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        os.execvp("bash", ["bash", "-ic", shlex.join(words) + "; exit $?"])
+        os.execvp(words[0], words)
     try:
         while os.read(terminal, 4096):
             pass
@@ -109,10 +147,31 @@ def start_on_a_terminal(home, words):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@parent("terminal", "bash")
+def start_on_a_terminal(home, words):
+    return run_on_terminal("bash", "-ic", shlex.join(words) + "; exit $?")
+
+
+SSHD = "HostKey {0}/key\nAuthorizedKeysFile {0}/key.pub\nUsePAM no\nStrictModes no\nPermitRootLogin yes\n"
+SSH = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes"]
+
+
+@parent("sshd", "sshd", "ssh", "unshare")
+def start_by_sshd(home, words):
+    """sshd -i on a pipe: it listens nowhere. It wants /run/sshd."""
+    key, config = home.path / "key", home.path / "sshd_config"
+    if not key.exists():
+        subprocess.run(["ssh-keygen", "-q", "-N", "", "-f", key], check=True)
+        config.write_text(SSHD.format(home.path))
+    serve = f"unshare --mount sh -c 'mount -t tmpfs tmpfs /run; mkdir /run/sshd; exec /usr/sbin/sshd -i -f {config}'"
+    options = [word for option in (*SSH, f"ProxyCommand={serve}") for word in ("-o", option)]
+    return run("ssh", "-n", "-F", "/dev/null", "-i", key, *options, "root@here", shlex.join(words))
+
+
 def list_rows():
     for name in PARENTS:
         marks = [] if name in IN_MAKE_TEST else [pytest.mark.full]
-        yield pytest.param(name, marks=[*marks, pytest.mark.root] if name == "sudo" else marks)
+        yield pytest.param(name, marks=[*marks, pytest.mark.root] if name.startswith(("sudo", "sshd")) else marks)
 
 
 @pytest.mark.tool("perl")
