@@ -165,8 +165,12 @@ class Soak:
                 self.injected += 1
         time.sleep(0.1)
 
-    def finish(self) -> list:
-        """Heal and end all hosts; return the lives of all commands."""
+    def read_lives(self) -> list:
+        """Return the lives of all commands so far."""
+        return [life for life in map(read_life, self.files) if life]
+
+    def finish(self):
+        """Heal and end all hosts."""
         for host in self.hosts:
             host.heal()
         launchers = [host.launcher for host in self.hosts if host.launcher]  # none, if there was no time for a step
@@ -177,4 +181,3 @@ class Soak:
         time.sleep(0.3)  # a command that was just killed may still write
         for host in self.hosts:
             host.close()
-        return [life for life in map(read_life, self.files) if life]

@@ -140,22 +140,31 @@ def test_etcd_cluster_survives_its_leader_but_not_the_quorum(lab, tmp_path):
         cluster.stop()
 
 
-def test_soak_of_all_engines_finds_no_overlap(lab, tmp_path_factory):
+def soak_engines(lab, factory, is_over):
+    """Let faults hit hosts at every engine that is installed until `is_over(soaks)`; return {server: Soak}."""
     servers = []
     for name, kind in SERVERS.items():
         try:
-            servers.append(kind(tmp_path_factory.mktemp(name)).start())
+            servers.append(kind(factory.mktemp(name)).start())
         except pytest.skip.Exception:
             continue
     soaks = {server: Soak(lab, server, tally.SEED) for server in servers}
-    begin = time.monotonic()
-    end = tally.UNTIL or begin + SOAK
-    while time.monotonic() < end:
+    while not is_over(soaks.values()):
         for soak in soaks.values():
             soak.step()
+    for server in servers:
+        soaks[server].finish()
+        server.stop()
+    return soaks
+
+
+def test_soak_of_all_engines_finds_no_overlap(lab, tmp_path_factory):
+    begin = time.monotonic()
+    end = tally.UNTIL or begin + SOAK
+    soaks = soak_engines(lab, tmp_path_factory, lambda soaks: time.monotonic() > end)
 
     for server, soak in soaks.items():
-        lives = soak.finish()
+        lives = soak.read_lives()
         where = f"{type(server).__name__}, SOLO_SEED={tally.SEED}"
         print(f"{where}: {len(lives)} commands, {soak.injected} faults")
         tally.add(
@@ -169,5 +178,10 @@ def test_soak_of_all_engines_finds_no_overlap(lab, tmp_path_factory):
         assert is_growing(lives), where
         # Only one command a minute: after some faults a session outlives its host for a while.
         assert len(lives) > (end - begin) / 60 and soak.injected > (end - begin) / 20, where
-    for server in servers:
-        server.stop()
+
+
+@pytest.mark.rare
+def test_soak_without_two_layers_finds_overlaps_at_every_engine(lab, tmp_path_factory):
+    break_layers(lab, True)
+
+    soak_engines(lab, tmp_path_factory, lambda soaks: all(find_overlaps(soak.read_lives()) for soak in soaks))
