@@ -12,8 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Process = tuple[int, int]  # pid, start
-
+Process = tuple[int, int]  # pid, start
 FIRST_TIME_NAMESPACE = "4026531834"  # PROC_TIME_INIT_INO of the kernel
 FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO
 DEAD_STATES = ("Z", "X", "x")

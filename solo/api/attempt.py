@@ -12,7 +12,7 @@ from solo.api.arguments import read_options
 from solo.api.hold import Hold, all_holds, identify_file, release_all
 from solo.directories import Directory, open_name
 from solo.errors import Busy, SoloError
-from solo.identity import Origin, read_origin, read_self
+from solo.identity import Origin, Process, read_origin, read_self
 from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
 from solo.modes import EXCLUSIVE, Claim, find_conflicts
 from solo.obstacles import find_living, read_claim
@@ -24,7 +24,6 @@ from solo.tickets import HOLD, READABLE, SEAT, Queue, Ticket
 if TYPE_CHECKING:
     from solo.api.lock import Lock  # a Lock makes its Attempts
     from solo.contention.protocols import Queue as AnyQueue
-    from solo.identity import Process
 
 COMMAND_SIZE = 1 << 20  # bytes
 
@@ -59,11 +58,6 @@ class LockAttempt:
                 return False
         return True
 
-    def run_here(self) -> None:
-        """Acquire it in this thread, and wait if necessary."""
-        self.waiter = blocking.Waiter()
-        self.run()
-
     def start(self, notify: Callable[[], object]) -> None:
         """Acquire it in a thread of its own, which no signal handler interrupts; then call `notify`. Raises SoloError."""
         self.waiter = blocking.Waiter()
@@ -75,6 +69,8 @@ class LockAttempt:
             raise SoloError(f"{self.lock.name}: cannot wait: {error.strerror}") from None
 
     def run(self, notify: Optional[Callable[[], object]] = None) -> None:
+        """Acquire it in this thread, and wait if necessary; then call `notify`."""
+        self.waiter = self.waiter or blocking.Waiter()
         try:
             with blocking.acting:
                 self.keep_result()
@@ -271,7 +267,7 @@ def identify_queue(queue: Any) -> object:
 
 
 @functools.lru_cache(1)
-def identify(pid: int) -> "tuple[Process, Origin, list[bytes]]":
+def identify(pid: int) -> tuple[Process, Origin, list[bytes]]:
     """Return ((pid, start), origin, command line) of this process, whose pid is `pid`. Raises SoloError."""
     try:
         command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]

@@ -70,7 +70,7 @@ class Waiter:
     """An attempt that may block. Any thread may cancel it at any time, or, while acting, do all else with it."""
 
     def __init__(self) -> None:
-        self.bell = make_native_lock()  # locked until it is woken
+        self.bell = find_native("allocate_lock")()  # locked until it is woken
         self.bell.acquire()
         self.wakeup: Optional[Wakeup] = None  # the same for poll(2), made when it is called
         self.is_cancelled = False
@@ -146,13 +146,12 @@ class Watch:
         self.thread: Optional[int] = None
         self.stat = os.fstat(self.fd)
         self.is_left = False
-        self.ended = make_native_lock()  # locked until the thread no longer blocks
+        self.ended = find_native("allocate_lock")()  # locked until the thread no longer blocks
         self.ended.acquire()
 
     def start(self) -> bool:
         """Start the thread. Return False if Python is ending. Raises OSError."""
         interrupt.prepare()  # here, where one thread acts
-        self.thread = None
         try:
             self.thread = start_thread(self.run, "solo watches a file")
         finally:
@@ -288,13 +287,8 @@ def find_hub() -> Any:
 
 
 def find_native(name: str) -> Any:
-    """Return what the module _thread had before gevent."""
+    """Return what the module _thread had before gevent: it makes threads of the system and their locks."""
     return sys.modules["gevent.monkey"].get_original("_thread", name) if is_gevent() else getattr(_thread, name)
-
-
-def make_native_lock() -> Any:
-    """Return a mutex of threads of the system, not of greenlets."""
-    return find_native("allocate_lock")()
 
 
 def start_thread(run: Callable[[], object], name: str) -> Optional[int]:
@@ -337,7 +331,8 @@ class Deferred:
         self.received: list[Signal] = []
 
     def __enter__(self) -> "Deferred":
-        handled = list_handled() if is_main_thread() else ()
+        has_handler = map(callable, map(_signal.getsignal, SIGNALS))  # one in Python
+        handled = list(compress(SIGNALS, has_handler)) if is_main_thread() else ()
         acts: list[bool] = []
         try:
             # One call locks and notes it, as a handler may raise after any call. It may also in `with acting`: Python
@@ -399,11 +394,6 @@ class Deferred:
         finally:
             if self.changed:  # a restored handler has raised
                 self.restore()
-
-
-def list_handled() -> list[int]:
-    """Return the signals that have a handler in Python."""
-    return list(compress(SIGNALS, map(callable, map(_signal.getsignal, SIGNALS))))
 
 
 def can_act() -> bool:

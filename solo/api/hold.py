@@ -5,13 +5,10 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 from solo.api import blocking
 from solo.errors import SoloError
-
-if TYPE_CHECKING:
-    from solo.contention.protocols import Ticket
 
 
 class Hold:
@@ -65,8 +62,9 @@ class Hold:
         if self.depth > 1:
             self.depth -= 1
         elif self._release():
-            why = "the program has closed its descriptors, which ended it"
-            raise SoloError(f"{self.name}: cannot release the lock: {why}")
+            raise SoloError(
+                f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it"
+            )
 
     def _release(self) -> bool:
         """Release it. Return True if the program had closed its descriptors before."""
@@ -114,8 +112,9 @@ class Hold:
                 with blocking.Deferred():
                     is_lost = self._release()
                 if not (ending or is_lost):
-                    text = f"solo: {self.name} was still held when its Lock was dropped"
-                    warnings.warn(text, ResourceWarning, 2, self)
+                    warnings.warn(
+                        f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self
+                    )
         except Exception:
             if not ending:
                 raise
@@ -144,7 +143,7 @@ def identify_file(fd: int) -> Optional[tuple[int, int]]:
         return None
 
 
-def find_slot(ticket: "Ticket") -> Optional[int]:
+def find_slot(ticket: Any) -> Optional[int]:
     return ticket.record.slot[0][0] if ticket.record and ticket.record.slot else None
 
 

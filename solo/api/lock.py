@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
+from typing import Any, Optional, TypeVar, Union, cast
 
 from solo.api import blocking
 from solo.api.arguments import AnyPath, check_name, check_wait, list_paths, make_claim, name_file, read_options
@@ -24,9 +24,6 @@ from solo.argv import is_engine
 from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER, NO_WAIT
 from solo.kinds import read_note
-
-if TYPE_CHECKING:
-    import asyncio
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -167,7 +164,7 @@ class Lock:
         attempt, hub = LockAttempt(self, deadline, owner), blocking.find_hub()
         try:
             if hub is None and not (blocking.is_main_thread() or blocking.is_eventlet()):
-                attempt.run_here()  # signal handlers run only in the main thread
+                attempt.run()  # signal handlers run only in the main thread
             elif not attempt.try_here():
                 if blocking.is_eventlet():
                     why = "eventlet would run no other greenlet meanwhile"
@@ -372,7 +369,7 @@ class GreenEvent:
         self.watcher.close()
 
 
-def set_ready(future: "asyncio.Future[None]") -> None:
+def set_ready(future: Any) -> None:
     """Complete the future, unless it was cancelled."""
     if not future.done():
         future.set_result(None)

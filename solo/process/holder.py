@@ -9,7 +9,7 @@ import posix
 from _signal import SIG_DFL, SIGKILL, SIGSTOP, signal, valid_signals
 from time import sleep
 
-from solo.identity import is_alive, read_stat
+from solo.identity import Origin, Process, is_alive, read_stat
 from solo.kernel import FOREVER, close, close_all_but, end_child
 from solo.process.watch import SLOW_CHECK, open_pidfd, poll
 
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from solo.identity import Origin, Process
     from solo.tickets import Ticket  # a Ticket's process is a holder
 
 COMM = b"solo-holder"
@@ -26,11 +25,11 @@ COMM = b"solo-holder"
 class Holder:
     """The holder of a run, its (pid, start) or None: a listener, which hears of the end after the tickets were released."""
 
-    def __init__(self, origin: "Origin") -> None:
+    def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.process: Process | None = None
 
-    def begin(self, child: "Process", tickets: "list[Ticket]") -> None:
+    def begin(self, child: Process, tickets: "list[Ticket]") -> None:
         """Keep the `tickets` locked until the process `child` has ended. Raises OSError."""
         launcher = posix.getpid()
         try:

@@ -11,7 +11,7 @@ from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGTERM, getsign
 from time import monotonic, sleep
 
 from solo.errors import UsageError
-from solo.identity import descends_from, is_stopped
+from solo.identity import Process, descends_from, is_stopped
 from solo.kernel import ENDING, FOREVER, say_promptly
 from solo.process.prctl import become_subreaper
 from solo.process.tree import find_children, find_descendants, send
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from solo.engines.lease import Lease  # the launcher made it
-    from solo.identity import Process
     from solo.plan import Plan
     from solo.start import Child
 

@@ -1,7 +1,5 @@
 """prctl(2): what happens to a process when its parent ends."""
 
-from __future__ import annotations
-
 import posix
 from _signal import SIGKILL
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 SET_PDEATHSIG, GET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 2, 36
 
 
-def load_prctl() -> Callable[[int, object], None]:
+def load_prctl() -> "Callable[[int, object], None]":
     """Return prctl(2) as a function that raises OSError. Raises SoloError if the C library cannot be called."""
     try:
         from _ctypes import get_errno
@@ -35,7 +33,7 @@ def load_prctl() -> Callable[[int, object], None]:
     return prctl
 
 
-def make_die_with() -> Callable[[int], None]:
+def make_die_with() -> "Callable[[int], None]":
     """Return a function that a forked child calls with the launcher's pid: it gets SIGKILL when the launcher dies.
 
     Raises SoloError if prctl(2) fails here: the child could then only end without running its command.

@@ -51,7 +51,12 @@ class Recipient:
                 raise
         self.verify()
         posix.kill(self.pid, signal)
-        self.verify_pid_not_reused()
+        try:
+            stat = read_stat(self.pid)
+        except OSError:
+            return  # it has ended
+        if not stat.is_dead() and not stat.is_same(self.process[1], self.theirs, self.mine):
+            raise self.make_error("another process got its pid, and perhaps the signal")
 
     def verify(self) -> None:
         """Verify that the process is the recorded one. Raises ProcessLookupError if it is gone, SoloError if it is hidden."""
@@ -62,15 +67,6 @@ class Recipient:
             if is_hidden(self.pid):
                 raise self.make_error("it cannot be seen from here")
         raise ProcessLookupError
-
-    def verify_pid_not_reused(self) -> None:
-        """Verify that no other process has the pid now: it may have got the signal. Raises SoloError."""
-        try:
-            stat = read_stat(self.pid)
-        except OSError:
-            return  # it has ended
-        if not stat.is_dead() and not stat.is_same(self.process[1], self.theirs, self.mine):
-            raise self.make_error("another process got its pid, and perhaps the signal")
 
     def is_gone(self) -> bool:
         """Return whether the process has ended. False if it cannot be seen any more."""

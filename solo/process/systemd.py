@@ -1,7 +1,5 @@
 """Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager signals the launcher."""
 
-from __future__ import annotations
-
 import _signal
 
 from solo.identity import read_status

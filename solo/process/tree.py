@@ -5,7 +5,7 @@ from __future__ import annotations
 import posix
 
 from solo.errors import SoloError
-from solo.identity import find_pid, is_alive, read_stat
+from solo.identity import Process, Stat, find_pid, is_alive, read_stat
 from solo.process.owners import find_origins, has_launcher, vouches
 from solo.process.recipient import Recipient
 from solo.text.users import find_user
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
     from solo.contention.protocols import Ticket  # protocols name the types of all
-    from solo.identity import Process, Stat
 
 
 def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], None] | None = None) -> None:

@@ -6,7 +6,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, lockf
 from time import monotonic
 
 from solo.errors import Busy, SoloError
-from solo.identity import find_pid, is_stopped, read_stat
+from solo.identity import Origin, Process, find_pid, is_stopped, read_stat
 from solo.kernel import close, decode, read_file, wait_lock, wait_poll
 
 TYPE_CHECKING = False
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from solo.contention.protocols import Ticket  # protocols name the types of all
-    from solo.identity import Origin, Process
     from solo.tickets import Ticket as FileTicket  # a Ticket waits by watch
 
 COMMAND_SIZE = 60  # bytes
@@ -79,7 +78,7 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
     return watches, removal is not None
 
 
-def open_pidfd(process: "Process", theirs: "Origin", mine: "Origin") -> "int | None":
+def open_pidfd(process: Process, theirs: Origin, mine: Origin) -> "int | None":
     """Return a pidfd of (pid, start) in the origin `theirs`, readable once it is dead, None if it cannot be opened or
     identified. Raises ProcessLookupError if it is gone.
     """
