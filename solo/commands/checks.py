@@ -1,7 +1,4 @@
-"""What `solo doctor` checks of this machine and user.
-
-Each check yields (state, text). Only check_directory yields why the directory of names is refused; the others raise it.
-"""
+"""What `solo doctor` checks, as (state, text). Only check_directory says why names are refused; the others raise it."""
 
 from __future__ import annotations
 
@@ -44,7 +41,6 @@ REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glust
 WITHOUT_MODES = ("vfat", "msdos", "exfat", "fuseblk", "ntfs", "ntfs3")  # the mount sets those of all files
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
-CRON = ("crontab", "cron", "crond")
 CRON_PATH = "/usr/bin:/bin"
 GONE_AT_BOOT = ("tmpfs", "ramfs")
 LOCK_CHECK = """
@@ -138,11 +134,8 @@ def examine_names(place: Directory) -> Findings:
 
 def examine_gate(place: Directory) -> Findings:
     try:
-        fd = posix.open(GATE, posix.O_RDWR | SAFELY, dir_fd=place.fd)
-        try:
-            check_file(place, GATE, os.fstat(fd))
-        finally:
-            posix.close(fd)
+        with open(posix.open(GATE, posix.O_RDWR | SAFELY, dir_fd=place.fd), "rb") as file:
+            check_file(place, GATE, os.fstat(file.fileno()))
     except FileNotFoundError:
         return  # solo clean removed it
     except OSError as error:
@@ -213,7 +206,6 @@ def find_wide(base: str, mode: int) -> Iterator[str]:
 
 
 def may_enter(folder: str) -> bool:
-    """Return whether other users can enter the directory."""
     with suppress(OSError):
         return bool(os.lstat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
     return False
@@ -330,8 +322,8 @@ def check_sockets(asked: str | None) -> Findings:
     """Can --via socket read /proc/net/unix?"""
     try:
         list_addresses()
-        where = f"between all processes in this network namespace ({read_namespace('self', 'net')})"
-        yield GOOD, f"--via socket works, {where}"
+        namespace = read_namespace("self", "net")
+        yield GOOD, f"--via socket works, between all processes in this network namespace ({namespace})"
     except (SoloError, OSError) as error:
         yield NOTE, f"--via socket does not work: {error}"
 
@@ -352,8 +344,7 @@ def check_environment(asked: str | None) -> Findings:
     home, own = os.environ.get("HOME"), None
     with suppress(SoloError):  # no home directory: check_directory reports it
         own = find_base(None)
-    in_home = own and own.endswith(HOME_PLACE)
-    if own and not asked and in_home and home and not own.startswith(home.rstrip("/") + "/"):
+    if own and own.endswith(HOME_PLACE) and not asked and home and not own.startswith(home.rstrip("/") + "/"):
         yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
     if asked and not os.path.isabs(asked):
         risk = "contenders in another working directory have other names (use an absolute path)"
@@ -378,9 +369,8 @@ def check_installation(asked: str | None) -> Findings:
 def check_cron(asked: str | None) -> Findings:
     """Does cron, if there is one, find solo by its name, in the PATH that it sets?"""
     typed = os.path.abspath(sys.argv[0])
-    if not any(shutil.which(program, path=f"{CRON_PATH}:/usr/sbin:/sbin") for program in CRON):
-        return
-    if os.path.basename(typed) == "solo" and not shutil.which("solo", path=CRON_PATH):
+    crons = [one for one in ("crontab", "cron", "crond") if shutil.which(one, path=f"{CRON_PATH}:/usr/sbin:/sbin")]
+    if crons and os.path.basename(typed) == "solo" and not shutil.which("solo", path=CRON_PATH):
         yield NOTE, f"cron does not find solo in {CRON_PATH}: write {typed} in crontabs, or set PATH there"
 
 

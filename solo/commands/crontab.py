@@ -30,8 +30,6 @@ ENTRY = re.compile(rf"\s*({NAMED}|{FIELD}\s+{FIELD}\s+{DAY}\s+{DAY}\s+{DAY})\s+(
 USER = re.compile(r"([A-Za-z_][\w.-]*\$?)(?::[\w.-]+)?(?:/[\w.-]+)?\s+(\S.*)")
 COMMON_USERS = frozenset("root www-data nobody".split())
 UNREAD = "these are not the five fields of time of cron, so it is not read"
-NO_USER = "there is no command after the user, so the line is not read"
-SIX = "six fields of time are those of another cron, so the line is not read"
 CR = "the line ends with a carriage return, which cron passes to the command"
 PERCENT = r"cron ends the command at the first % (write \%; but busybox's crond takes % as itself)"
 
@@ -100,10 +98,7 @@ def read_all(paths: list[str], must_exist: bool = True) -> Iterator[Source]:
 
 
 def read_source(path: str) -> Source:
-    """Return a file, or standard input for -, with the user of its lines. Raises OSError.
-
-    A file of the spool is returned as `crontab -e` shows it, so that line numbers are those of the editor.
-    """
+    """Return a file, standard input for -, or a file of the spool as `crontab -e` shows and counts it. Raises OSError."""
     with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
         text = decode(file.read(LARGEST))
     real = os.path.realpath(path)
@@ -140,11 +135,11 @@ def parse_entry(source: Source, number: int, entry: re.Match[str], has_user: boo
     times, whole, user = " ".join(entry[1].split()), entry[2].strip(" \t"), source.user
     head = f"{times} "
     if re.match(rf"{FIELD}\s", whole):
-        return make_unread(source, number, SIX)
+        return make_unread(source, number, "six fields of time are those of another cron, so the line is not read")
     if has_user:
         with_user = USER.fullmatch(whole)
         if not with_user:
-            return make_unread(source, number, NO_USER)
+            return make_unread(source, number, "there is no command after the user, so the line is not read")
         head += f"{whole[: with_user.start(2)].strip()} "
         user, whole = with_user[1], with_user[2]
     is_busybox = os.path.basename(os.path.realpath(shutil.which("crond") or "")) == "busybox"  # it passes %
@@ -165,9 +160,9 @@ def is_unclosed(command: str) -> bool:
     """Return whether the text before a percent sign is no whole command, so that the sign was meant as itself."""
     try:
         split_line(command)
+        return False
     except Unclear as error:
         return isinstance(error, Unclosed)
-    return False
 
 
 def guess_has_user(text: str) -> bool:

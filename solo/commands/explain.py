@@ -28,7 +28,6 @@ from solo.text.users import find_user
 from solo.text.width import print_clean
 from solo.tickets import SEAT
 
-WIDTH = 11  # of the first column
 UNASKED = ("flock", "fcntl", "once_per")
 
 
@@ -55,7 +54,7 @@ def run(typed: dict[str, Any], words: list[str]) -> int:
 
 
 def print_row(title: str, text: str) -> None:
-    print_clean(f"{title:<{WIDTH}}{text}")
+    print_clean(f"{title:<11}{text}")
 
 
 def print_names(plan: Plan) -> None:
@@ -86,11 +85,10 @@ def print_outcome(plan: Plan, words: list[str]) -> int:
     origin = read_origin()
     ours = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, list(map(encode, words)))
     ours.is_generated = plan.is_generated
-    where = {"dir": plan.dir, "via": SOCKET if plan.is_socket else "file"}
     skipped = [f"--{option.replace('_', '-')}" for option in UNASKED if getattr(plan, option)]
     but = f" (not looked at: {', '.join(skipped)})" if skipped else ""
     for name, claim in order_claims(ours):
-        queue = open_queue(name, where, origin)
+        queue = open_queue(name, {"dir": plan.dir, "via": SOCKET if plan.is_socket else "file"}, origin)
         if queue is None:
             continue
         try:

@@ -18,10 +18,8 @@ CLEANED = re.compile(r"[\"']?(?:/(?:var/)?tmp|/dev/shm)/")
 NAMABLE = re.compile(r"(?:/[\w.+@,=-]+)+", re.ASCII)
 HOME = re.compile(r"""(?:~|\$HOME|\$\{HOME\}|"\$HOME(?=/[^"]*"$))(/[^"]+)"?""")
 SHELLS = frozenset("sh bash dash ksh zsh ash".split())
-REPORTERS = (
-    "echo printf logger mail mailx sendmail date true false : exit test [ touch sleep curl wget systemd-cat".split()
-)
-REPORTERS += "ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm".split()
+REPORTERS = "echo printf logger mail mailx sendmail date true false : exit test [ touch sleep curl wget".split()
+REPORTERS += "systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm".split()
 SETS = re.compile(r"PATH=|(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s")  # or may set PATH in the line
 WRAPPER = re.compile(r"(?<![bc])lock|once|single", re.IGNORECASE)
 # A lock made by hand, or a search for processes, before a job.
@@ -71,7 +69,6 @@ class Advice(NamedTuple):
         return () if is_relative or "name" in self.options else self.words
 
     def add(self, state: str, check: str, text: str) -> Advice:
-        """Return the advice with one more finding."""
         return self._replace(findings=(*self.findings, Finding(state, check, text)))
 
 
@@ -86,8 +83,8 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
     except Unclear as reason:
         error = f" ({reason})" if str(reason) else ""
     if found := MENTION.search(line):
-        tool = found[1]
-        return Advice(tool).add(NOTE, "unclear", f"no advice: solo does not understand this use of {tool}{error}")
+        text = f"no advice: solo does not understand this use of {found[1]}{error}"
+        return Advice(found[1]).add(NOTE, "unclear", text)
     for check, text, pattern in IDIOMS:
         if found := re.search(pattern, line):
             tool = " ".join(found[1].split())

@@ -51,7 +51,6 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
 
 def summarize(count: int, rows: list[dict[str, Any]]) -> str:
-    """Return the last line."""
     if not count:
         return "no command found"
     wrong = sum(row["state"] == FAILS for row in rows)

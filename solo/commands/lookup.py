@@ -59,7 +59,6 @@ def read_skips(queue: Any) -> dict[str, Any]:
 
 
 def check_names(names: list[str]) -> None:
-    """Raise UsageError for an invalid name."""
     for name in names:
         if not name:
             raise UsageError("a name may not be empty (is a variable unset?)")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import dropwhile
 from typing import NamedTuple
 
 LONGEST = 10_000  # characters; cron refuses far shorter lines
@@ -50,12 +51,10 @@ class Word(NamedTuple):
 
     @property
     def known(self) -> str:
-        """Its value, or the word as typed."""
         return self.raw if self.text is None else self.text
 
     @property
     def program(self) -> str:
-        """The last part of its path."""
         return self.known.rpartition("/")[2]
 
 
@@ -69,10 +68,7 @@ class Command(NamedTuple):
     @property
     def plain(self) -> list[Word]:
         """The words after the assignments."""
-        at = 0
-        while at < len(self.words) and ASSIGNMENT.match(self.words[at].raw):
-            at += 1
-        return self.words[at:]
+        return list(dropwhile(lambda word: ASSIGNMENT.match(word.raw), self.words))
 
     @property
     def program(self) -> str:

@@ -27,15 +27,12 @@ CANNOT_FAIL = re.compile(r" (?:-q?E|--busy-exit|--wait forever)\b")  # by a skip
 NO, YES = ("", "no", "false", "off", "0"), ("yes", "true", "on", "1")
 HOMES = ("/home", "/root", "/run/user")
 NO_SHELL = "systemd runs no shell: it passes signs like && and > to the command as words (use sh -c)"
-STATUS = "a skip has status 75: add SuccessExitStatus=75, else the unit fails"
-FORKING = "with Type=forking the lock ends with the process that starts the daemon (use Type=exec)"
-Settings = dict[str, str]
 
 
 def parse_unit(source: Source) -> Iterator[Line]:
     """Yield the ExecStart lines of a unit, and others with a lock tool as lines without a command."""
     found = list(read_settings(source.text))
-    settings: Settings = {}
+    settings = dict[str, str]()
     more = [one for one in read_all([f"{source.file}.d"], must_exist=False) if one.file.endswith(".conf")]
     for _, key, value in [*found, *(setting for one in more for setting in read_settings(one.text))]:
         settings[key] = f"{settings.get(key, '')} {value}".strip() if key in LISTS and value else value
@@ -66,7 +63,7 @@ def read_settings(text: str) -> Iterator[tuple[int, str, str]]:
         whole = ""
 
 
-def make_line(source: Source, number: int, settings: Settings, prefix: str, command: str) -> Line:
+def make_line(source: Source, number: int, settings: dict[str, str], prefix: str, command: str) -> Line:
     user = "" if set("+!") & set(prefix) else find_owner(source, settings)
     advice = examine(command, "/bin/sh" if user == "root" else "")._replace(is_bare=False)
     if advice.tool and has_signs(command):
@@ -75,7 +72,7 @@ def make_line(source: Source, number: int, settings: Settings, prefix: str, comm
     asked = str(advice.options.get("dir", asked)).replace("%t/", "/run/").replace("%S/", "/var/lib/")
     place = check_unit(source, settings, user, asked)
     if advice.runs and "75" not in settings.get("SuccessExitStatus", "") and not CANNOT_FAIL.search(command):
-        advice = advice.add(NOTE, "status", STATUS)
+        advice = advice.add(NOTE, "status", "a skip has status 75: add SuccessExitStatus=75, else the unit fails")
     if advice.tool == "solo" and not advice.edit and place.unknown:
         advice = advice.add(NOTE, "unit", place.unknown)
     variables = {"SOLO_VIA": ""} if "SOLO_VIA" in str(settings) or settings.get("EnvironmentFile") else {}
@@ -92,7 +89,7 @@ def has_signs(command: str) -> bool:
         return False
 
 
-def find_owner(source: Source, settings: Settings) -> str:
+def find_owner(source: Source, settings: dict[str, str]) -> str:
     """Return the user of a unit, "" if it is not certain."""
     user = settings.get("User", "")
     if "%" in user or settings.get("DynamicUser", "") in YES:
@@ -102,13 +99,13 @@ def find_owner(source: Source, settings: Settings) -> str:
     return find_user(int(user)) if re.fullmatch(r"[0-9]{1,10}", user) else user
 
 
-def list_covering(settings: Settings, path: str, *keys: str) -> list[str]:
+def list_covering(settings: dict[str, str], path: str, *keys: str) -> list[str]:
     """Return those of the directories in the settings `keys` that have the path in them."""
     found = [MADE.get(key, "") + one.lstrip("-+") for key in keys for one in settings.get(key, "").split()]
     return [one for one in [one.partition(":")[0].rstrip("/") for one in found] if f"{path}/".startswith(f"{one}/")]
 
 
-def check_unit(source: Source, settings: Settings, user: str, asked: str) -> Place:
+def check_unit(source: Source, settings: dict[str, str], user: str, asked: str) -> Place:
     """Return what keeps solo from its part in the unit: a problem, or a setting whose effect is not known."""
     stem = os.path.basename(source.file).partition(".")[0].rstrip("@") or "NAME"
     names = asked or find_names(user)
@@ -143,14 +140,14 @@ def find_names(user: str) -> str:
         return ""
 
 
-def check_type(settings: Settings) -> Place:
+def check_type(settings: dict[str, str]) -> Place:
     """Return whether systemd understands a command that is not the main process."""
     for key in ("RootDirectory", "RootImage", "PrivatePIDs", "BindPaths", "BindReadOnlyPaths"):
         if settings.get(key, "") not in NO:
             return Place(unknown=f"{key}= changes the files or processes that solo sees")
     kind = settings.get("Type", "simple")
     if kind == "forking":
-        return Place(unknown=FORKING)
+        return Place(unknown="with Type=forking the lock ends with the process that starts the daemon (use Type=exec)")
     needs = "WatchdogSec=" * (settings.get("WatchdogSec", "") not in NO)
     needs = f"Type={kind}" if kind.startswith("notify") else needs
     if not needs or settings.get("NotifyAccess") == "all":
