@@ -25,14 +25,13 @@ PAGE = 1000  # outcomes in an answer
 MOST_OLD = 10  # outcomes to remove at once
 INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
+TOKEN = "Authorization"  # a header
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
 LEASE_EXISTS = "lease already exists"
 GATEWAY = " (name the members themselves, without --enable-grpc-gateway=false, and no etcd grpc-proxy)"
 
 
 class Etcd(Engine):
-    """See queue.Engine."""
-
     keeps_outcomes = True
     timeout = 0.0  # not of a client
 
@@ -45,7 +44,8 @@ class Etcd(Engine):
         self.ttl = float(max(1, round(ttl)))  # etcd counts in whole seconds
         self.timeout = timeout
         self.at = 0  # the index of the host that answered last
-        self.connection = self.token = self.lease = None
+        self.connection = self.lease = None
+        self.headers = {"Content-Type": "application/json"}
         self.version = ""
         self.date = None  # the server's wall clock in its last answer
         self.entries = {}  # our held entries by name
@@ -59,15 +59,15 @@ class Etcd(Engine):
 
     def log_in(self):
         if self.target.user is not None:
-            self.token = None
+            self.headers.pop(TOKEN, None)
             known = {"name": self.target.user, "password": self.target.password or ""}
-            self.token = self.call("/v3/auth/authenticate", known)["token"]
+            self.headers[TOKEN] = self.call("/v3/auth/authenticate", known)["token"]
         else:
             self.version = self.call("/v3/maintenance/status", {}).get("version", "")
 
-    def open(self, at: int, deadline: float):
-        """Return a connection to host number `at`. Raises OSError."""
-        host, port = self.target.hosts[at]
+    def open(self, deadline: float):
+        """Return a connection to the current host. Raises OSError."""
+        host, port = self.target.hosts[self.at]
         one = network.Timed(network.connect(host, port, deadline, self.tls))
         return Connection(one, f"[{host}]" if ":" in host else host)
 
@@ -78,7 +78,7 @@ class Etcd(Engine):
             return answer
         code, text = read_error(answer)
         is_stale = code == UNAUTHENTICATED or code == INVALID and OLD_TOKEN in text
-        if is_stale and may_log_in and self.token is not None:
+        if is_stale and may_log_in and TOKEN in self.headers:
             self.log_in()
             return self.call(path, body, is_leased, may_log_in=False)
         if code == NOT_FOUND and is_leased:
@@ -103,21 +103,21 @@ class Etcd(Engine):
                 problem = network.describe(error)
                 distrust = self.tls and network.find_distrust(self.target, error) or distrust
                 # The server may have closed an idle connection: then ask the same host again.
-                self.hang_up(is_bad=not was_open or isinstance(error, network.TIMEOUTS))
+                self.close(is_bad=not was_open or isinstance(error, network.TIMEOUTS))
                 continue
             code, text = read_error(answer)
             if code not in PASSING:
                 return answer
             problem = text
-            self.hang_up(is_bad=True)
+            self.close(is_bad=True)
         raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
 
     def ask(self, path: str, body: dict, deadline: float) -> dict:
         """Return the answer of the current host. Raises OSError, ValueError, RecursionError."""
         if self.connection is None or not self.connection.is_open:
-            self.connection = self.open(self.at, deadline)
+            self.connection = self.open(deadline)
         self.connection.sock.deadline = deadline
-        self.connection.request("POST", path, json.dumps(body), self.make_headers())
+        self.connection.request("POST", path, json.dumps(body), self.headers)
         answer = self.connection.getresponse()
         data = answer.read(LARGEST).decode()
         if len(data) >= LARGEST:
@@ -134,10 +134,7 @@ class Etcd(Engine):
             known = {"error": "", "code": known["error"].get("grpc_code"), "message": known["error"].get("message")}
         return known.get("result") or known
 
-    def make_headers(self) -> dict:
-        return {"Content-Type": "application/json", **({"Authorization": self.token} if self.token else {})}
-
-    def hang_up(self, is_bad: bool = False):
+    def close(self, is_bad: bool = False):
         """Close the connection. If the host `is_bad`, the next connection is to another one."""
         if self.connection is not None:
             self.connection.close()
@@ -153,7 +150,7 @@ class Etcd(Engine):
             self.lease = None
             raise Gone("the lease has expired")
         held = [compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()]
-        asked = {"request_range": {"key": pack(self.make_end_key(f"{int(self.lease):x}"))}}
+        asked = {"request_range": {"key": pack(self.make_key(ENDS))}}
         answer = self.call("/v3/kv/txn", {"compare": held, "success": [asked]})
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
@@ -174,9 +171,6 @@ class Etcd(Engine):
         except Gone:
             pass  # it had expired
 
-    def close(self):
-        self.hang_up()
-
     def join(self, name: str, record) -> str:
         if self.lease is None:
             self.grant()
@@ -191,8 +185,11 @@ class Etcd(Engine):
     def put_entry(self, key: str, number: int, record) -> bool:
         """Write our entry if `number` is its create_revision, 0 for none. Return whether it is. Raises Gone."""
         put = {"key": pack(key), "value": pack(record.format(self.skew)), "lease": self.lease}
-        wanted = {"compare": [compare(key, "CREATE", "create_revision", number)], "success": [{"request_put": put}]}
-        return bool(self.call("/v3/kv/txn", wanted, is_leased=True).get("succeeded"))
+        return self.put_if(compare(key, "CREATE", "create_revision", number), put)
+
+    def put_if(self, condition: dict, put: dict) -> bool:
+        wanted = {"compare": [condition], "success": [{"request_put": put}]}
+        return bool(self.call("/v3/kv/txn", wanted, is_leased="lease" in put).get("succeeded"))
 
     def leave(self, name: str):
         if self.lease is not None:
@@ -223,11 +220,14 @@ class Etcd(Engine):
         first, end = find_range(self.prefix + name + "/")
         keys = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(first), "range_end": pack(end)}
         request = {"create_request": {**keys, "start_revision": self.revision + 1}}
-        connection = None
         try:
-            connection = self.open(self.at, monotonic() + self.timeout)
+            connection = self.open(monotonic() + self.timeout)
+        except (OSError, ValueError) as error:
+            text = "no answer" if isinstance(error, network.TIMEOUTS) else error
+            raise Unreachable(f"cannot reach {self.where}: {text}") from None
+        try:
             connection.sock.deadline = max(monotonic() + SHORTEST_WAIT, deadline)
-            connection.request("POST", "/v3/watch", json.dumps(request), self.make_headers())
+            connection.request("POST", "/v3/watch", json.dumps(request), self.headers)
             answer = connection.getresponse()
             while True:
                 line = answer.readline(LARGEST)
@@ -237,24 +237,15 @@ class Etcd(Engine):
                 if result.get("canceled") or result.get("events"):
                     return True
         except network.TIMEOUTS:
-            if connection is None:
-                raise Unreachable(f"cannot reach {self.where}: no answer") from None
             return False
         except (OSError, ValueError, RecursionError, AttributeError) as error:
             raise Unreachable(f"cannot reach {self.where}: {error}") from None
         finally:
-            if connection is not None:
-                connection.close()
+            connection.close()
 
     def make_key(self, name: str) -> str:
+        """Return the key of our entry in the queue of `name`; of ENDS: the one that asks us to end."""
         return f"{self.prefix}{name}/{int(self.lease):x}"
-
-    def make_end_key(self, lease: str) -> str:
-        """Return the key that asks the owner of a lease, in hexadecimal, to end."""
-        return f"{self.prefix}{ENDS}/{lease}"
-
-    def make_once_key(self, name: str) -> str:
-        return f"{self.prefix}{ONCES}/{name}"
 
     def list_entries(self, name=None) -> list:
         if name is not None:
@@ -265,29 +256,28 @@ class Etcd(Engine):
 
     def ask_to_end(self, entry, asker: str):
         lease = entry.key.rpartition("/")[2]
+        key = pack(f"{self.prefix}{ENDS}/{lease}")
         try:
-            put = {"key": pack(self.make_end_key(lease)), "value": pack(asker.encode()), "lease": str(int(lease, 16))}
+            put = {"key": key, "value": pack(asker.encode()), "lease": str(int(lease, 16))}
             self.call("/v3/kv/put", put, is_leased=True)
         except (Gone, ValueError):
             pass  # the lease has ended
 
     def read_once(self, name: str) -> tuple:
-        known = self.call("/v3/kv/range", {"key": pack(self.make_once_key(name))}).get("kvs")
+        known = self.call("/v3/kv/range", {"key": pack(f"{self.prefix}{ONCES}/{name}")}).get("kvs")
         return (unpack(known[0].get("value", "")), known[0]["mod_revision"]) if known else (b"", 0)
 
     def write_once(self, name: str, version, text: bytes) -> bool:
-        key = self.make_once_key(name)
-        put = {"key": pack(key), "value": pack(text)}
-        compared = [compare(key, "MOD", "mod_revision", version)]
-        return bool(self.call("/v3/kv/txn", {"compare": compared, "success": [{"request_put": put}]}).get("succeeded"))
+        key = f"{self.prefix}{ONCES}/{name}"
+        return self.put_if(compare(key, "MOD", "mod_revision", version), {"key": pack(key), "value": pack(text)})
 
     def log_outcome(self, name: str, number: int, text: bytes):
         first = f"{self.prefix}{LOGS}/{name}/."
         end = first[:-1] + "/"  # not the nested names
         put = {"key": pack(f"{first}{number:020d}"), "value": pack(text)}
         listed = {"key": pack(first), "range_end": pack(end), "limit": MOST_OLD, "keys_only": True}
-        answers = self.call("/v3/kv/txn", {"success": [{"request_put": put}, {"request_range": listed}]})["responses"]
-        answer = answers[1]["response_range"]
+        answer = self.call("/v3/kv/txn", {"success": [{"request_put": put}, {"request_range": listed}]})
+        answer = answer["responses"][1]["response_range"]
         old = answer["kvs"][: max(0, int(answer["count"]) - KEPT)]
         if old:
             self.call("/v3/kv/deleterange", {"key": pack(first), "range_end": pack(unpack(old[-1]["key"]) + b"\0")})

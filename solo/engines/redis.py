@@ -99,8 +99,6 @@ redis.call('zremrangebyrank', KEYS[1], 0, ARGV[3])
 
 
 class Redis(Engine):
-    """See queue.Engine."""
-
     keeps_outcomes = True
     caveat = "Redis is best effort: after a restart, a failover or a step of its clock two may run; SOLO_TOKEN tells them apart"
 
@@ -115,9 +113,8 @@ class Redis(Engine):
         self.where = target.shown
         self.milliseconds = max(1, round(ttl * 1000))
         self.ttl = self.milliseconds / 1000
-        self.client = self.connection = Connection(
-            target, network.make_tls(target) if target.scheme == "rediss" else None, timeout
-        )
+        tls = network.make_tls(target) if target.scheme == "rediss" else None
+        self.client = self.connection = Connection(target, tls, timeout)
         self.is_open = False  # whether its last call was answered
         self.owner = make_owner()
         self.info = {}

@@ -33,10 +33,7 @@ class Connection:
         self.data = b""
 
     def call(self, *words: object) -> "Any":
-        """Return the answer: bytes, a number, None, or a list of answers.
-
-        Raises Refused; OSError or ValueError if the connection broke.
-        """
+        """Return bytes, a number, None, or a list of answers. Raises Refused; OSError, ValueError: the connection broke."""
         deadline = monotonic() + self.timeout
         try:
             sock = self.sock or self.open(deadline)
@@ -81,7 +78,7 @@ class Connection:
         if kind == b":":
             return number
         if kind == b"$" and number <= LARGEST:
-            return self.read_bulk(sock, number)
+            return self.read_bulk(sock, number) if number >= 0 else None
         if kind == b"*" and number <= MOST and depth < DEEPEST:
             return [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
         raise ValueError("the answer is not one of Redis")
@@ -94,9 +91,7 @@ class Connection:
         line, _, self.data = self.data.partition(b"\r\n")
         return line
 
-    def read_bulk(self, sock: "network.Timed", size: int) -> "bytes | None":
-        if size < 0:
-            return None
+    def read_bulk(self, sock: "network.Timed", size: int) -> bytes:
         while len(self.data) < size + 2:
             self.receive(sock)
         bulk, end, self.data = self.data[:size], self.data[size : size + 2], self.data[size + 2 :]

@@ -23,6 +23,7 @@ LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
 SHORTEST_WAIT = 0.01  # seconds
 LOOK_SELDOM = 4.0, 8.0  # seconds: an administrator who deletes a row notifies no waiter
 TABLE = "solo_lock"  # the one that we propose
+PROBE = "select 1 from TABLE limit 0"
 ONCE = ""  # the owner of the row with the last period of a name
 COLUMNS = (
     "number bigint generated always as identity primary key, name text not null, owner text not null, expires timestamptz,"
@@ -33,8 +34,6 @@ LOG, LOG_COLUMNS = "_log", "name text, number bigint, outcome text not null, pri
 
 
 class PostgreSQL(Engine):
-    """See queue.Engine."""
-
     keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):
@@ -64,22 +63,22 @@ class PostgreSQL(Engine):
 
     def connect(self):
         self.open()
-        problem = self.probe()
+        problem = self.attempt(PROBE)
         self.is_missing = problem is not None and not self.has(self.table)
         if self.is_missing and self.is_view:
             return
         if self.is_missing:
             self.create(self.table, COLUMNS, problem)
         # Probe again: another contender may have created the table since.
-        problem = problem and self.probe()
+        problem = problem and self.attempt(PROBE)
         if problem:
             raise self.refuse(problem)
         self.is_missing = False
 
-    def probe(self):
-        """Return why the table cannot be read, or None. Raises Unreachable."""
+    def attempt(self, query: str, *values):
+        """Ask, and return the error with which the server refuses it, or None. Raises Unreachable."""
         try:
-            self.ask("select 1 from TABLE limit 0")
+            self.ask(query, *values)
         except Unreachable:
             raise
         except SoloError as error:
@@ -89,14 +88,9 @@ class PostgreSQL(Engine):
         return self.ask("select to_regclass($1)", table) != [[None]]
 
     def create(self, table: str, columns: str, error: SoloError):
-        try:
-            self.ask(f"create table if not exists {table} ({columns})")
-        except Unreachable:
-            raise
-        except SoloError:
-            if self.has(table):
-                return  # another contender created it
-            raise self.refuse(error) from None
+        # Another contender may create it meanwhile.
+        if self.attempt(f"create table if not exists {table} ({columns})") and not self.has(table):
+            raise self.refuse(error)
 
     def refuse(self, error: SoloError) -> SoloError:
         """Return `error` with the SQL that makes our tables, for an administrator to run."""
@@ -114,7 +108,11 @@ class PostgreSQL(Engine):
         self.link.open()
         self.skew = self.link.skew
         if not self.link.is_pooled:  # a pooler's session is shared with other clients
-            self.link.set(synchronous_commit="on", statement_timeout=0)
+            # The join leaves out what the server does not have.
+            self.link.ask(
+                "select set_config(name, value, false) from pg_settings join (values ('synchronous_commit', 'on'),"
+                " ('statement_timeout', '0')) as ours(name, value) using (name)"
+            )
 
     def ask(self, query: str, *values) -> list:
         """Return the rows of an answer, in a new session if need be. Raises Unreachable, SoloError."""
@@ -242,11 +240,10 @@ class PostgreSQL(Engine):
             self.link.wait_heard(min(deadline, self.look_due))
 
     def find_decisive(self, name: str, key):
-        """Return the number of the row to wait for in the queue as last read, or None for any.
-
-        A claim on slots waits for the entry before it, which rewrites its row when it takes its slots.
-        """
-        if key is None:
+        """Return the number of the row to wait for in the queue as last read, or None for any."""
+        if (
+            key is None
+        ):  # a claim on slots waits for the entry before it, which rewrites its row when it takes its slots
             earlier = find_unready(self.queue[: find_index(self.queue, self.make_entry_key(name))])
             key = earlier[-1].key if earlier else None
         return next((entry.number for entry in self.queue if entry.key == key), None)
@@ -279,13 +276,10 @@ class PostgreSQL(Engine):
             f" delete from {self.log} where name = $1 and number <= (select number from {self.log} where name = $1"
             f" order by number desc limit 1 offset {KEPT - 1})"
         )
-        try:
-            self.ask(change, name, number, text.decode())
-        except Unreachable:
-            raise
-        except SoloError as error:
-            if self.has(self.log):
-                raise
+        error = self.attempt(change, name, number, text.decode())
+        if error and self.has(self.log):
+            raise error
+        if error:
             self.create(self.log, LOG_COLUMNS, error)
             self.ask(change, name, number, text.decode())
 

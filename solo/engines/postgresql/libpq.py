@@ -23,35 +23,21 @@ SQLSTATE, PRIMARY = b"CM"  # PQresultErrorField
 # The beginning of a PGnotify: the channel, a pid padded to a pointer's size, and the payload. Python 3.14 loads all of
 # ctypes for a Structure.
 NOTIFICATION = Bytes * 3
-# The type of the result, then those of the arguments.
-FUNCTIONS: "dict[str, tuple[Any, ...]]" = {
-    "PQconninfoParse": (Pointer, Bytes, Pointer),
-    "PQconninfoFree": (None, Pointer),
-    "PQconnectStart": (Pointer, Bytes),
-    "PQconnectPoll": (Int, Pointer),
-    "PQstatus": (Int, Pointer),
-    "PQerrorMessage": (Bytes, Pointer),
-    "PQconnectionNeedsPassword": (Int, Pointer),
-    "PQsetnonblocking": (Int, Pointer, Int),
-    "PQsocket": (Int, Pointer),
-    "PQbackendPID": (Int, Pointer),
-    "PQfinish": (None, Pointer),
-    "PQsetNoticeProcessor": (Pointer, Pointer, Pointer, Pointer),
-    "PQsendQueryParams": (Int, Pointer, Bytes, Int, Pointer, Pointer, Pointer, Pointer, Int),
-    "PQflush": (Int, Pointer),
-    "PQconsumeInput": (Int, Pointer),
-    "PQisBusy": (Int, Pointer),
-    "PQgetResult": (Pointer, Pointer),
-    "PQresultStatus": (Int, Pointer),
-    "PQntuples": (Int, Pointer),
-    "PQnfields": (Int, Pointer),
-    "PQgetvalue": (Bytes, Pointer, Int, Int),
-    "PQgetisnull": (Int, Pointer, Int, Int),
-    "PQresultErrorField": (Bytes, Pointer, Int),
-    "PQresultErrorMessage": (Bytes, Pointer),
-    "PQclear": (None, Pointer),
-    "PQnotifies": (Pointer, Pointer),
-    "PQfreemem": (None, Pointer),
+# By the type of the result, then those of the arguments.
+FUNCTIONS: "dict[tuple[Any, ...], str]" = {
+    (Int, Pointer): "PQconnectPoll PQstatus PQconnectionNeedsPassword PQsocket PQbackendPID"
+    " PQflush PQconsumeInput PQisBusy PQresultStatus PQntuples PQnfields",
+    (Int, Pointer, Int): "PQsetnonblocking",
+    (Int, Pointer, Int, Int): "PQgetisnull",
+    (Int, Pointer, Bytes, Int, Pointer, Pointer, Pointer, Pointer, Int): "PQsendQueryParams",
+    (Bytes, Pointer): "PQerrorMessage PQresultErrorMessage",
+    (Bytes, Pointer, Int): "PQresultErrorField",
+    (Bytes, Pointer, Int, Int): "PQgetvalue",
+    (Pointer, Pointer): "PQgetResult PQnotifies",
+    (Pointer, Bytes): "PQconnectStart",
+    (Pointer, Bytes, Pointer): "PQconninfoParse",
+    (Pointer, Pointer, Pointer, Pointer): "PQsetNoticeProcessor",
+    (None, Pointer): "PQconninfoFree PQfinish PQclear PQfreemem",
 }
 
 
@@ -139,16 +125,13 @@ class Functions:
         for file in list_files():
             try:
                 library = load_library(file)
-                for name, (result, *arguments) in FUNCTIONS.items():
-                    setattr(self, name, find_function(library, name, result, arguments))
+                for (result, *arguments), names in FUNCTIONS.items():
+                    for name in names.split():
+                        setattr(self, name, find_function(library, name, result, arguments))
                 return
             except OSError as error:
                 problem = error
         raise ImportError(str(problem), name="psycopg")
 
-    if TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any: ...
-
-
-pq = Functions()
+pq: "Any" = Functions()

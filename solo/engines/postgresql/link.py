@@ -39,8 +39,12 @@ class Link:
         self.ttl = ttl
         self.timeout = timeout
         # A silent connection is probed for the last two thirds of the ttl, a busy one never.
-        self.idle, self.probes = max(1, min(int(ttl / 3), LONGEST_IDLE)), min(int(ttl) + 2, MOST_PROBES)
-        self.silence = min(int(ttl * 1000), LONGEST)
+        probes = {
+            "keepalives_idle": max(1, min(int(ttl / 3), LONGEST_IDLE)),
+            "keepalives_interval": 1,
+            "keepalives_count": min(int(ttl) + 2, MOST_PROBES),
+            "tcp_user_timeout": min(int(ttl * 1000), LONGEST),
+        }
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
         if target.cafile:
             files["sslmode"] = "verify-full"
@@ -51,10 +55,7 @@ class Link:
             "password": target.password,
             "dbname": target.path or None,
             **settings,
-            "keepalives_idle": self.idle,
-            "keepalives_interval": 1,
-            "keepalives_count": self.probes,
-            "tcp_user_timeout": self.silence,
+            **probes,
             "client_encoding": "UTF8",
         }
         self.settings = {key: value for key, value in known.items() if value is not None}
@@ -126,13 +127,6 @@ class Link:
             return {"host": host, "port": port}
         addresses = [address[-1][0] for address in find_addresses(host, port, deadline)]
         return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses), "port": port}
-
-    def set(self, **values):
-        """Set parameters of the session, except those that the server does not have."""
-        known = ", ".join(f"('{name}', '{value}')" for name, value in values.items())
-        self.ask(
-            f"select set_config(name, value, false) from pg_settings join (values {known}) as ours(name, value) using (name)"
-        )
 
     def close(self):
         if self.connection is not None:

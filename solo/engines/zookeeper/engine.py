@@ -10,17 +10,7 @@ from time import monotonic, time
 from urllib.parse import quote, unquote_to_bytes
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import (
-    CheckVersion,
-    Create,
-    Delete,
-    Exists,
-    GetChildren,
-    GetData,
-    SetData,
-    Sync,
-    Transaction,
-)
+from kazoo.protocol import serialization as zk
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.engines.engine import FIRST_COME, KEPT, RESTORED, Entry, Gone, describe_skew, parse_entry_record
@@ -36,13 +26,11 @@ PERSISTENT, EPHEMERAL, CONTAINER = 0, 1, 4
 ANY = -1  # version
 
 
-class CreateContainer(Create):
+class CreateContainer(zk.Create):
     type = 19  # missing in kazoo
 
 
 class ZooKeeper(Engine):
-    """See queue.Engine."""
-
     keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):
@@ -53,9 +41,8 @@ class ZooKeeper(Engine):
         if any(part in ("", ".", "..") or not part.isprintable() for part in self.prefix[1:].split("/")):
             raise UsageError(f"--via {target.shown}: not a path that ZooKeeper accepts")
         self.acl = OPEN_ACL_UNSAFE if target.user is None else CREATOR_ALL_ACL
-        self.client = self.session = Session(
-            target, make_tls(target) if target.scheme == "zookeepers" else None, ttl, timeout
-        )
+        tls = make_tls(target) if target.scheme == "zookeepers" else None
+        self.client = self.session = Session(target, tls, ttl, timeout)
         self.entries = {}  # our held entries by name
         self.seen = {}  # mzxid by key, in the queue as it was last read
         self.knows_skew = False
@@ -71,15 +58,15 @@ class ZooKeeper(Engine):
         """As Engine.renew. A majority must confirm our entries, as a deposed leader could have resumed the session."""
         deadline = monotonic() + self.timeout
         self.session.connect(deadline)
-        held = [CheckVersion(entry.key, ANY) for entry in self.entries.values()]
+        held = [zk.CheckVersion(entry.key, ANY) for entry in self.entries.values()]
         *agreed, ends = self.session.ask(
-            *([Transaction(held)] if held else []), GetChildren(f"{self.prefix}/{ENDS}", None), deadline=deadline
+            *([zk.Transaction(held)] if held else []), zk.GetChildren(f"{self.prefix}/{ENDS}", None), deadline=deadline
         )
         if any(isinstance(result, Exception) for results in agreed for result in results):
             raise Gone("its znode was removed")
         known = [] if isinstance(ends, NoNodeError) else ends
         for end in [one for one in known if one.startswith(self.format_session() + "-")][:1]:
-            [asked] = self.session.ask(GetData(f"{self.prefix}/{ENDS}/{end}", None), deadline=deadline)
+            [asked] = self.session.ask(zk.GetData(f"{self.prefix}/{ENDS}/{end}", None), deadline=deadline)
             if not isinstance(asked, NoNodeError):
                 return (asked[0] or b"").decode(errors="replace") or "another contender"
         return None
@@ -103,10 +90,10 @@ class ZooKeeper(Engine):
 
     def leave(self, name: str):
         if self.session.number:
-            self.session.ask(Delete(self.make_key(name), ANY))
+            self.session.ask(zk.Delete(self.make_key(name), ANY))
 
     def rewrite(self, entry):
-        [answer] = self.session.ask(SetData(entry.key, entry.record.format(), ANY))
+        [answer] = self.session.ask(zk.SetData(entry.key, entry.record.format(), ANY))
         if isinstance(answer, NoNodeError):
             raise Gone("its znode was removed")
 
@@ -116,7 +103,7 @@ class ZooKeeper(Engine):
         keys = [f"{path}/{child}" for child in self.list_children(path)]
         known = [
             (key, *answer)
-            for key, answer in zip(keys, self.session.ask(*(GetData(key, None) for key in keys)))
+            for key, answer in zip(keys, self.session.ask(*(zk.GetData(key, None) for key in keys)))
             if not isinstance(answer, NoNodeError)
         ]
         self.seen = {key: stat.mzxid for key, _, stat in known}
@@ -130,7 +117,7 @@ class ZooKeeper(Engine):
 
     def list_children(self, path: str, *before) -> list:
         """Return the names of the children of a znode, none without such a znode, after these requests."""
-        children = self.session.ask(*before, GetChildren(path, None))[-1]
+        children = self.session.ask(*before, zk.GetChildren(path, None))[-1]
         return [] if isinstance(children, NoNodeError) else children
 
     def read_entry_record(self, data, stat):
@@ -144,7 +131,7 @@ class ZooKeeper(Engine):
         """Create an ephemeral znode. The first one shows the ensemble's clock."""
         begin = time()
         if self.create(key, data, EPHEMERAL) and not self.knows_skew:
-            [stat] = self.session.ask(Exists(key, None))
+            [stat] = self.session.ask(zk.Exists(key, None))
             if not isinstance(stat, NoNodeError):
                 self.skew, self.knows_skew = stat.ctime / 1000 - begin, True
 
@@ -159,7 +146,7 @@ class ZooKeeper(Engine):
         self.session.events.clear()
         keys = [key] if key else list(self.seen)
         path = self.make_path(name)
-        children, *stats = self.session.ask(GetChildren(path, key is None), *(Exists(one, True) for one in keys))
+        children, *stats = self.session.ask(zk.GetChildren(path, key is None), *(zk.Exists(one, True) for one in keys))
         if isinstance(children, NoNodeError) or key is None and {f"{path}/{child}" for child in children} != set(keys):
             return True
         if any(isinstance(stat, NoNodeError) or stat.mzxid != self.seen.get(one) for one, stat in zip(keys, stats)):
@@ -168,8 +155,9 @@ class ZooKeeper(Engine):
 
     def create(self, path: str, data: bytes, kind: int):
         """Create a znode and its parents. Return False if it exists. Raises Unreachable, SoloError, Gone."""
+        request = (CreateContainer if kind == CONTAINER else zk.Create)(path, data, self.acl, kind)
         for _ in range(3):
-            [answer] = self.session.ask((CreateContainer if kind == CONTAINER else Create)(path, data, self.acl, kind))
+            [answer] = self.session.ask(request)
             if not isinstance(answer, NoNodeError):
                 return not isinstance(answer, NodeExistsError)
             self.create(path.rpartition("/")[0], b"", CONTAINER)
@@ -182,7 +170,7 @@ class ZooKeeper(Engine):
         return f"{self.make_path(name)}/{self.format_session()}"
 
     def list_entries(self, name=None) -> list:
-        children = self.list_children(self.prefix, Sync(self.prefix))
+        children = self.list_children(self.prefix, zk.Sync(self.prefix))
         if children:
             self.learn_skew()
         if name is not None:
@@ -196,7 +184,7 @@ class ZooKeeper(Engine):
         self.create(f"{self.prefix}/{ENDS}/{owner}-{self.format_session()}", asker.encode(), EPHEMERAL)
 
     def read_once(self, name: str) -> tuple:
-        _, answer = self.session.ask(Sync(self.prefix), GetData(self.make_path(name, f"/{ONCES}"), None))
+        _, answer = self.session.ask(zk.Sync(self.prefix), zk.GetData(self.make_path(name, f"/{ONCES}"), None))
         return (b"", None) if isinstance(answer, NoNodeError) else (answer[0] or b"", answer[1].version)
 
     def write_once(self, name: str, version, text: bytes) -> bool:
@@ -204,19 +192,19 @@ class ZooKeeper(Engine):
         if version is None:
             is_done = self.create(path, text, PERSISTENT)
         else:
-            is_done = not isinstance(self.session.ask(SetData(path, text, version))[0], REFUSALS)
+            is_done = not isinstance(self.session.ask(zk.SetData(path, text, version))[0], REFUSALS)
         return is_done or self.read_once(name)[0] == text  # the answer to the first try may have been lost
 
     def log_outcome(self, name: str, number: int, text: bytes):
         path = self.make_path(name, f"/{LOGS}")
         self.create(f"{path}/{number:020d}", text, PERSISTENT)
-        self.session.ask(*(Delete(f"{path}/{old}", ANY) for old in sorted(self.list_children(path))[:-KEPT]))
+        self.session.ask(*(zk.Delete(f"{path}/{old}", ANY) for old in sorted(self.list_children(path))[:-KEPT]))
 
     def read_outcomes(self, name=None) -> list:
         from solo.history.names import is_within
 
         path = f"{self.prefix}/{LOGS}"
-        names = [decode(unquote_to_bytes(child)) for child in self.list_children(path, Sync(path))]
+        names = [decode(unquote_to_bytes(child)) for child in self.list_children(path, zk.Sync(path))]
         found = [(one, text) for one in names if name is None or is_within(one, [name]) for text in self.read_log(one)]
         if found:
             self.learn_skew()
@@ -225,13 +213,13 @@ class ZooKeeper(Engine):
     def read_log(self, name: str):
         """Yield the outcomes of one name."""
         path = self.make_path(name, f"/{LOGS}")
-        answers = self.session.ask(*(GetData(f"{path}/{child}", None) for child in sorted(self.list_children(path))))
+        answers = self.session.ask(*(zk.GetData(f"{path}/{child}", None) for child in sorted(self.list_children(path))))
         yield from (answer[0] for answer in answers if not isinstance(answer, NoNodeError))
 
     def examine(self) -> list:
         mark = f"{self.prefix}/{ENDS}/{self.format_session()}"
         self.create(mark, b"", EPHEMERAL)
-        [stat] = self.session.ask(Exists(mark, None))
+        [stat] = self.session.ask(zk.Exists(mark, None))
         return [
             ("ok", self.read_version()),
             describe_skew(stat.ctime / 1000),
