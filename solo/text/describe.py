@@ -30,7 +30,8 @@ def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = N
 
     `wanted` is our own claim. What is usual, unless not `is_expected`, and the note are those of the first ticket.
     """
-    usual = describe_usual(find_usual_run(tickets[0])) if tickets[0].is_hold and is_expected else ""
+    known = find_usual_run(tickets[0]) if tickets[0].is_hold and is_expected else None
+    usual = f", usually {format_rough(known.median)}" if known else ""
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
     claims = [ticket.record.claim for ticket in tickets if ticket.record]
@@ -48,10 +49,6 @@ def find_usual_run(ticket: Ticket) -> Usual | None:
     from solo.history.usual import find_usual
 
     return find_usual(ticket.queue.base, record.shown_names[0], record.command)
-
-
-def describe_usual(usual: Usual | None) -> str:
-    return f", usually {format_rough(usual.median)}" if usual else ""
 
 
 def describe_skips(skips: int | None) -> str:

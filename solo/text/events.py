@@ -26,8 +26,6 @@ VALUES = OUTCOME, STATUS, RAN, PID, COMMAND, SINCE, NOTE
 class Event:
     """An event `kind` of the journal, about `names`. `text` is one line; `values` has some of VALUES, as text."""
 
-    __slots__ = ("is_bad", "kind", "names", "text", "values")
-
     def __init__(self, kind: bytes, names: list[str], text: str, is_bad: bool, values: dict[str, str]) -> None:
         self.kind = kind
         self.names = names

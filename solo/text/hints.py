@@ -1,15 +1,10 @@
 """Hints for users of flock(1) and other tools: what to type instead of their options and words. For errors only."""
 
 import os
+from collections.abc import Collection
 
 from solo.kernel import say
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from solo.argv import Table  # which imports this file to explain an error
 
 # The answer to `solo` alone.
 INTRODUCTION = b"""\
@@ -89,9 +84,9 @@ def explain_lock_file(word: str, following: str) -> str:
     return f" (solo needs no lock file, as flock(1) does: solo -- {following} ...)" if following and is_lock else ""
 
 
-def explain_option(flag: str, table: "Table") -> str:
-    """Return ` (HINT)` about the probable meaning of an unknown option; "" if there is none."""
-    if "--for" in table:
+def explain_option(flag: str, known: Collection[str]) -> str:
+    """Return ` (HINT)` about the probable meaning of an option that is not `known`; "" if there is none."""
+    if "--for" in known:
         long = next((f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag)
         for reason, options in HOLD_REASONS.items():
             if long in options.split():
@@ -100,17 +95,17 @@ def explain_option(flag: str, table: "Table") -> str:
         return " (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)"
     if flag in OTHER_OPTIONS:
         return f" (did you mean {OTHER_OPTIONS[flag]}?)"
-    return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
+    return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, known)
 
 
-def report_earlier_spellings(words: "list[str]") -> None:
+def report_earlier_spellings(words: list[str]) -> None:
     """On a terminal print how an option among `words` is typed now that is the part of another: not in the mail of cron."""
     for option in LAUNCHER_OPTIONS if os.isatty(2) else ():
         if option.part and any(word.partition("=")[0] == f"--{option.part.flag}" for word in words):
             say(f"--{option.part.flag} is {option.part.title} now: --{option.flag} {option.metavar}")
 
 
-def suggest(word: str, words: "Iterable[str]", prefix: str = "") -> str:
+def suggest(word: str, words: Collection[str], prefix: str = "") -> str:
     """Return ` (did you mean X?)` if one of `words` looks like `word`; else ""."""
     from difflib import get_close_matches
 
@@ -122,7 +117,7 @@ def suggest(word: str, words: "Iterable[str]", prefix: str = "") -> str:
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 
-def warn_of_date(name: str, command: "list[str]") -> None:
+def warn_of_date(name: str, command: list[str]) -> None:
     """Warn if a name was made from a command with a date: runs of different days do not exclude each other."""
     import re
 

@@ -12,9 +12,8 @@ OF_TYPER = ("click", "typing_extensions", "annotated_doc")  # what it needs
 
 def describe_missing(name: str | None) -> str:
     """Return the message for a module `name` that was not found, with a remedy."""
-    library = str(name).partition(".")[0]
-    if library in OF_TYPER:
-        library = "typer"
+    module = str(name).partition(".")[0]
+    library = "typer" if module in OF_TYPER else module
     if library not in LIBRARIES:
         remedy = " (apt install python3: python3-minimal is not enough)" if os.path.exists("/usr/bin/apt") else ""
         return f"module {name} is missing: Python, or solo, is not wholly installed{remedy}"

@@ -19,8 +19,6 @@ ELSEWHERE = "choose another place with --dir or SOLO_DIR"
 HIDDEN = "if the unit hides the home directory: ProtectHome=no; else "
 NO_FILE = "without a file: --via socket, in every run of the name"
 DYNAMIC = range(61184, 65520)  # uids of DynamicUser=: another service gets them next
-CLOSE_BASE = "chmod go-w {0}"
-SHARE_BASE = "chmod go-w {0}, or to share it with all users: chmod +t {0}"
 
 
 def explain_no_home(uid: int) -> str:
@@ -81,10 +79,8 @@ def find_nearest(path: str) -> str:
 
 
 def blame(found: str, asked: object, path: str) -> str:
-    """Return whose `found` is, which keeps this user from the directory of names `path`, and a remedy.
-
-    Name the real directory: root must see what a link would have it chown.
-    """
+    """Return whose `found` is, which keeps this user from the directory of names `path`, and a remedy."""
+    # Name the real directory: root must see what a link would have it chown.
     fd = os.open(found, os.O_PATH | os.O_CLOEXEC)
     owner, real = os.fstat(fd).st_uid, os.readlink(f"/proc/self/fd/{fd}")
     os.close(fd)
@@ -177,10 +173,8 @@ def explain_owner(uid: int, remedy: str) -> str:
 
 
 def choose_remedy(place: "Directory", part: str) -> str:
-    """Return a command after which the directory `part` of another user in `place` can be used.
-
-    The tickets in a name keep their owner: what another user wrote must not become root's word. A journal would.
-    """
+    """Return a command after which the directory `part` of another user in `place` can be used."""
+    # The tickets in a name keep their owner: what another user wrote must not become root's word. A journal would.
     path = quote_path(f"{place.path}/{part}")
     if part[0] == ".":
         return f"rm -r {path}"
@@ -191,7 +185,7 @@ def choose_remedy(place: "Directory", part: str) -> str:
 def choose_closing(place: "Directory | None", may_be_shared: bool) -> str:
     """Return the command that closes a directory in `place`, or the base, to those who should not have access."""
     if place is None:
-        return SHARE_BASE if may_be_shared else CLOSE_BASE
+        return "chmod go-w {0}" + (", or to share it with all users: chmod +t {0}" if may_be_shared else "")
     return "chmod +t {0}" if place.mode & S_ISVTX else "chmod o-w {0}" if place.shared else "chmod -R go-rwx {0}"
 
 

@@ -84,17 +84,13 @@ def format_fields(event: Event, priority: int) -> bytes:
     ]
     data = b""
     for name, value in fields:
-        field = format_field(name.encode(), encode_any(value))
+        key, text = name.encode(), encode_any(value)
+        field = b"%b=%b\n" % (key, text)
+        if b"\n" in text:  # then its length is in front
+            field = b"%b\n%b%b\n" % (key, len(text).to_bytes(8, "little"), text)
         if value and len(data) + len(field) <= LARGEST:
             data += field
     return data
-
-
-def format_field(name: bytes, value: bytes) -> bytes:
-    """Return `NAME=value`, or the form with a length, which any value can have."""
-    if b"\n" not in value:
-        return b"%b=%b\n" % (name, value)
-    return b"%b\n%b%b\n" % (name, len(value).to_bytes(8, "little"), value)
 
 
 def has_reader() -> bool:

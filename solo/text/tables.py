@@ -111,7 +111,8 @@ def fit(columns: Columns, rows: Rows, room: int, gap: int) -> tuple[Columns, Row
     """Return (columns, rows) as they fit into `room` cells with `gap` cells between two columns."""
     table = {column: [row[at] for row in rows] for at, column in enumerate(columns)}
     for column, change in STEPS:
-        lacking = find_lacking(table, room, gap)
+        *fixed, last = [find_width(*each) for each in table.items()]
+        lacking = sum(fixed) + gap * len(fixed) + min(last, LEAST) - room
         if lacking <= 0:
             break
         if column in table and column != columns[-1]:
@@ -121,12 +122,6 @@ def fit(columns: Columns, rows: Rows, room: int, gap: int) -> tuple[Columns, Row
             else:
                 table[column] = cells
     return list(table), list(map(list, zip(*table.values()))) if rows else []
-
-
-def find_lacking(table: dict[str, list[str]], room: int, gap: int) -> int:
-    """Return how many cells more than `room` the table needs with LEAST cells of the last column."""
-    *fixed, last = [find_width(column, cells) for column, cells in table.items()]
-    return sum(fixed) + gap * len(fixed) + min(last, LEAST) - room
 
 
 def find_width(column: str, cells: list[str]) -> int:

@@ -16,16 +16,12 @@ class Verbose:
         say_promptly(f"{run.names[0]}: started {run.command[0]} as pid {run.pid}")
 
     def ended(self, run: Run) -> None:
-        say_promptly(f"{run.names[0]}: pid {run.pid} ended {describe_code(run.code)}")
+        how = f"with status {run.code}" if run.code >= 0 else f"by signal {-run.code}"
+        if run.code < 0:
+            try:
+                from solo.text.describe import name_signal
 
-
-def describe_code(code: int) -> str:
-    """Return `with status 3`, or `by SIGKILL`: a negative code is a signal."""
-    if code >= 0:
-        return f"with status {code}"
-    try:
-        from solo.text.describe import name_signal
-
-        return f"by {name_signal(-code)}"
-    except (OSError, ImportError):
-        return f"by signal {-code}"
+                how = f"by {name_signal(-run.code)}"
+            except (OSError, ImportError):
+                pass
+        say_promptly(f"{run.names[0]}: pid {run.pid} ended {how}")
