@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from solo.api.lock import Lock  # a Lock makes its Attempts
     from solo.contention.protocols import Queue as AnyQueue
 
-COMMAND_SIZE = 1 << 20  # bytes
-
 all_attempts: "set[LockAttempt]" = set()
 
 
@@ -203,12 +201,6 @@ class LockAttempt:
         remedy = "if another thread will release that Hold, set a wait in seconds"
         return f"cannot wait for the lock: this {owner} already holds {held} by another Lock, and would wait for itself ({remedy})"
 
-    def find_result(self) -> Hold:
-        if self.hold is None:
-            assert self.error is not None
-            raise self.error
-        return self.hold
-
     def abandon(self) -> None:
         """Cancel the attempt, and release its Hold if it has one."""
         if not blocking.can_act():
@@ -270,7 +262,7 @@ def identify_queue(queue: Any) -> object:
 def identify(pid: int) -> tuple[Process, Origin, list[bytes]]:
     """Return ((pid, start), origin, command line) of this process, whose pid is `pid`. Raises SoloError."""
     try:
-        command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
+        command = read_file("/proc/self/cmdline", 1 << 20).split(b"\0")[:-1]
         return read_self(), read_origin(), command
     except OSError as error:
         raise SoloError(f"cannot read {error.filename or '/proc/self'}: {error.strerror}") from None

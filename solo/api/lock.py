@@ -147,9 +147,7 @@ class Lock:
         return self.hold.slot if self.hold is not None else None
 
     def acquire(self, timeout: Optional[float] = UNSET) -> Hold:
-        """Acquire it for this thread or task. `timeout`, in seconds, replaces `wait` if it is given.
-
-        None does not wait; math.inf waits without limit.
+        """Acquire it for this thread or task. `timeout` replaces `wait`: seconds, None (do not wait) or math.inf (no limit).
 
         Raises Busy, SoloError. Any thread or task can release the Hold; `Lock.release` releases the one of its caller.
         """
@@ -173,7 +171,7 @@ class Lock:
                 done = threading.Event() if hub is None else GreenEvent(hub)
                 attempt.start(done.set)
                 done.wait()
-            return self._keep(owner, attempt.find_result(), entered)
+            return self._keep(owner, attempt, entered)
         except BaseException:
             attempt.abandon()
             raise
@@ -207,7 +205,7 @@ class Lock:
             else:
                 attempt.start(lambda: loop.call_soon_threadsafe(set_ready, ready))
                 await ready
-            return self._keep(owner, attempt.find_result(), [])
+            return self._keep(owner, attempt, [])
         except BaseException:
             attempt.abandon()
             raise
@@ -256,9 +254,11 @@ class Lock:
             entered.append(hold)
         return hold
 
-    def _keep(self, owner: object, hold: Hold, entered: list[Hold]) -> Hold:
-        """Note that `owner` has acquired `hold`, and return it."""
-        self._holds[owner] = hold
+    def _keep(self, owner: object, attempt: LockAttempt, entered: list[Hold]) -> Hold:
+        """Note that `owner` has acquired the Hold of the attempt, and return it. Raises the error of the attempt."""
+        if attempt.error is not None:
+            raise attempt.error
+        self._holds[owner] = hold = cast(Hold, attempt.hold)
         hold._owner, hold._thread = weakref.ref(owner), weakref.ref(threading.current_thread())
         entered.append(hold)
         return hold
@@ -307,29 +307,22 @@ class Lock:
 
         if inspect.isasyncgenfunction(function):
             raise UsageError("an asynchronous generator cannot be decorated: use async with inside of it")
-        if inspect.iscoroutinefunction(function):
 
-            @functools.wraps(function)
-            async def guarded_coroutine(*args: Any, **kwargs: Any) -> Any:
-                with await self.acquire_async():
-                    return await function(*args, **kwargs)
+        async def guard_coroutine(*args: Any, **kwargs: Any) -> Any:
+            with await self.acquire_async():
+                return await function(*args, **kwargs)
 
-            return cast(Function, guarded_coroutine)
-        if inspect.isgeneratorfunction(function):
+        def guard_generator(*args: Any, **kwargs: Any) -> Any:
+            with self.acquire():  # released here, also if another thread closes the generator
+                return (yield from function(*args, **kwargs))
 
-            @functools.wraps(function)
-            def guarded_generator(*args: Any, **kwargs: Any) -> Any:
-                with self.acquire():  # released here, also if another thread closes the generator
-                    return (yield from function(*args, **kwargs))
-
-            return cast(Function, guarded_generator)
-
-        @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> Any:
+        def guard(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return refuse_unfinished(function(*args, **kwargs))
 
-        return cast(Function, guarded)
+        guarded: Any = guard_generator if inspect.isgeneratorfunction(function) else guard
+        guarded = guard_coroutine if inspect.iscoroutinefunction(function) else guarded
+        return cast(Function, functools.wraps(function)(guarded))
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("_holds", "_entered", "_asking", "_is_forked")

@@ -99,9 +99,7 @@ def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:
 
 
 def is_locked(descriptor: "Descriptor") -> "bool | None":
-    """Return whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened, False if
-    it is not there: then only its holder knew.
-    """
+    """Return whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened."""
     _, _, device, inode, offset, path = descriptor
     found = fd = CLOSED
     try:
@@ -112,7 +110,7 @@ def is_locked(descriptor: "Descriptor") -> "bool | None":
         fd = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return is_byte_locked(fd, offset)
     except (OSError, ValueError) as error:
-        return False if getattr(error, "errno", ENOENT) == ENOENT else None
+        return False if getattr(error, "errno", ENOENT) == ENOENT else None  # not there: only its holder knew
     finally:
         close(fd)
         close(found)

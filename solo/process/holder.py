@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from solo.tickets import Ticket  # a Ticket's process is a holder
 
-COMM = b"solo-holder"
-
 
 class Holder:
     """The holder of a run, its (pid, start) or None: a listener, which hears of the end after the tickets were released."""
@@ -86,7 +84,7 @@ def fork_holder(wait: "Callable[[], object]", kept: "list[int]") -> int:
         posix.chdir("/")
         try:
             with open("/proc/self/comm", "wb", 0) as comm:
-                comm.write(COMM)
+                comm.write(b"solo-holder")
         except OSError:
             pass  # only for people that look at ps(1)
         wait()

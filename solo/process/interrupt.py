@@ -15,7 +15,6 @@ from fcntl import F_OFD_SETLKW, flock
 from typing import Any, Optional
 
 Call = Callable[[int, int], object]  # flock(2), or what is called as it is
-HANDLER = "abs"  # takes an int, as a signal handler does
 
 
 @functools.cache
@@ -32,7 +31,7 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
         call_fcntl = find_function(libc, "fcntl", Int, (Int, Int, Bytes))
         set_handler = find_function(libc, "signal", Pointer, (Int, Pointer))
         number = next(number for number in range(SIGRTMAX, SIGRTMIN, -1) if is_unused(number))
-        before = set_handler(number, _ctypes.dlsym(libc, HANDLER))
+        before = set_handler(number, _ctypes.dlsym(libc, "abs"))  # takes an int, as a signal handler does
         if before is not None:  # that of C code, of which Python does not know
             set_handler(number, before)
             return None

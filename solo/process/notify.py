@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from solo.launcher import Run
 
 LIMIT = 30.0  # seconds
-SHELL = "/bin/sh"
 
 
 class Notifier(Listener):
@@ -65,10 +64,7 @@ class Notifier(Listener):
             self.start(lambda: make_end(run))
 
     def start(self, make: Callable[[], Event], strangers: set[tuple[int, int]] | None = None) -> None:
-        """Start the watcher. Wait for its end only if it would end with this process.
-
-        While the command runs, add the watcher to the `strangers`, which --tree spares.
-        """
+        """Start the watcher, one of the `strangers` that --tree spares. Wait for it only if it would end with this process."""
         # The watcher is to outlive a SIGTERM to the whole unit.
         mask = pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         try:
@@ -125,7 +121,7 @@ class Notifier(Listener):
             posix.chdir(self.directory)
         except OSError:
             pass  # it was removed, or may no longer be entered: stay in /
-        posix.execve(SHELL, ["sh", "-c", self.typed["notify"]], environment)
+        posix.execve("/bin/sh", ["sh", "-c", self.typed["notify"]], environment)
 
     def report(self, reason: str) -> None:
         for listener in self.run.own_listeners if self.run is not None else ():

@@ -37,8 +37,7 @@ def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], No
 def open_recipient(ticket: Ticket, process: Process) -> Recipient:
     """Return the Recipient of (pid, start) of the record of `ticket`: of every signal to a process of a record.
 
-    Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have
-    signalled it.
+    Raises ProcessLookupError if it is gone, SoloError if it is hidden or the ticket's owner could not have signalled it.
     """
     recipient = Recipient(process, *find_origins(ticket))
     if vouches(ticket, process):

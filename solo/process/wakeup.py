@@ -4,8 +4,6 @@ import posix
 
 from solo.kernel import CLOSED, close
 
-PIPE_SIZE = 65536  # bytes: what a pipe can hold
-
 
 class Wakeup:
     """A pipe: Python 3.9 has no eventfd(2). `fd` is readable from `send` until `clear`."""
@@ -27,7 +25,7 @@ class Wakeup:
     def clear(self) -> None:
         """Make `fd` unreadable until the next `send`."""
         try:
-            posix.read(self.fd, PIPE_SIZE)
+            posix.read(self.fd, 65536)  # all that a pipe can hold
         except BlockingIOError:
             pass  # it was not readable
 

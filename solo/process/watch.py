@@ -79,9 +79,7 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
 
 
 def open_pidfd(process: Process, theirs: Origin, mine: Origin) -> "int | None":
-    """Return a pidfd of (pid, start) in the origin `theirs`, readable once it is dead, None if it cannot be opened or
-    identified. Raises ProcessLookupError if it is gone.
-    """
+    """Return a pidfd of (pid, start) in `theirs`; None if not to be had or identified. Raises ProcessLookupError: it is gone."""
     pid, start = find_pid(process, theirs, mine), process[1]
     if pid <= 0:
         return None
