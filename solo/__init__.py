@@ -11,20 +11,9 @@ The command line starts in `__main__.py`; `launcher.py` is a guarded run. Progra
 
 __version__ = "0.2.0"
 __all__ = [
-    "Busy",
-    "Hold",
-    "Holder",
-    "LeaseLost",
-    "Lock",
-    "NotExecutable",
-    "NotFound",
-    "RanAlready",
-    "SoloError",
-    "Unreachable",
-    "UsageError",
-    "holders",
-    "run",
-]
+    "Busy", "Hold", "Holder", "LeaseLost", "Lock", "NotExecutable", "NotFound", "RanAlready", "SoloError", "Unreachable",
+    "UsageError", "holders", "run",
+]  # fmt: skip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

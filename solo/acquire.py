@@ -3,10 +3,10 @@
 import posix
 from time import monotonic
 
-from solo.directories import make_base, open_name
+from solo.directories import Directory, make_base, open_name
 from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import FOREVER, NO_WAIT, close
-from solo.modes import plan_claims
+from solo.modes import Claim, plan_claims
 from solo.obstacles import read_claim
 from solo.queue import Attempt, wait_silently
 from solo.tickets import Queue, finish_handoff
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
     from solo.contention.protocols import Block, Describe, Ticket, Watch
     from solo.contention.protocols import Queue as AnyQueue
-    from solo.directories import Directory
     from solo.identity import Origin, Process
-    from solo.modes import Claim
     from solo.plan import Plan
     from solo.record import Record
     from solo.start import Starter
 
-    MakeQueue = Callable[["Directory | None", str, Origin], AnyQueue]
+    MakeQueue = Callable[[Directory | None, str, Origin], AnyQueue]
     Result = TypeVar("Result")
 ATTEMPTS = 20
 OF_SOME_RUNS = (b"SOLO_SLOT", b"SOLO_TTL", b"SOLO_VIA_KEY")  # the variables that a run sets only with some options

@@ -12,14 +12,10 @@ import posix
 from fcntl import LOCK_EX, LOCK_UN, flock
 from time import monotonic
 
-from solo.directories import explain, open_file
+from solo.directories import Directory, explain, open_file
 from solo.errors import SoloError, Vanished
 from solo.kernel import CLOSED, FOREVER, SAFELY, close, try_lock, wait_lock, write_whole
 from solo.modes import EXCLUSIVE, MODES, NO_STRONGER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from solo.directories import Directory
 
 GATE = ".gate"
 DIGITS = 20  # so that the order of numbers is the order of file names
@@ -39,7 +35,7 @@ class Gate:
     mode None for a waiting ticket; `ended` the skips that it ended.
     """
 
-    def __init__(self, place: "Directory", boot: str) -> None:
+    def __init__(self, place: Directory, boot: str) -> None:
         self.place, self.boot = place, boot
         self.deadline = FOREVER
         self.fd = CLOSED

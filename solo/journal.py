@@ -11,7 +11,7 @@ from solo import journal_files as files
 from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
 from solo.journal_files import make_place, open_journal, open_place
 from solo.kernel import CLOSED, EFBIG, ENOSPC, close, encode
-from solo.record import quote, quote_words
+from solo.record import Record, quote, quote_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from solo.directories import Directory
-    from solo.record import Record
 
 WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason in one line
 
@@ -33,7 +32,7 @@ class Journal:
     title = "the journal"
     clock = staticmethod(time)
 
-    def __init__(self, record: "Record", directory: "str | None", report: "Callable[[str], None]") -> None:
+    def __init__(self, record: Record, directory: "str | None", report: "Callable[[str], None]") -> None:
         self.record, self.directory, self.report = record, directory, report
         self.waiting_since = monotonic()
         self.running_since = 0.0
@@ -83,18 +82,11 @@ class Journal:
 
     def append_lines(self, event: bytes, details: bytes) -> None:
         record, claim = self.record, self.record.claim
-        common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b%b%b" % (
-            record.uid,
-            quote(encode(record.origin.host)),
-            record.launcher[0],
-            encode(claim.mode),
-            claim.slots,
-            claim.take,
-            b" kept=1" if record.keep else b"",
-            b" generated=1" if record.is_generated else b"",
-            format_names(record.shown_names),
-            details,
-        )
+        host, mode = quote(encode(record.origin.host)), encode(claim.mode)
+        owner = b"uid=%d host=%b launcher=%d" % (record.uid, host, record.launcher[0])
+        common = b"%b mode=%b slots=%d take=%d" % (owner, mode, claim.slots, claim.take)
+        common += b" kept=1" * bool(record.keep) + b" generated=1" * record.is_generated
+        common += format_names(record.shown_names) + details
         if record.note:
             common += b" note=" + quote(record.note.encode())
         command = quote_words(record.command, WORDS_LIMIT)

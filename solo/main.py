@@ -24,14 +24,22 @@ def main(report: "Report | None" = None) -> None:
     listeners: list[Any] = [] if report is None else [report]
     try:
         if not sys.argv[1:]:
-            introduce()
+            from solo.text.hints import INTRODUCTION
+
+            posix.write(2, INTRODUCTION)  # `solo` alone is a question, but in a script a mistake
+            posix._exit(UsageError.status)
         typed, subcommand, words = parse(sys.argv[1:])
         if "version" in typed:
-            print_version()
+            from solo import __version__
+
+            posix.write(1, encode(f"solo {__version__}\n"))
+            posix._exit(0)
         if subcommand or HELP.key in typed:
             run_subcommand(typed, subcommand, words, listeners)
         if "explain" in typed:
-            explain(typed, words)
+            from solo.commands import explain
+
+            posix._exit(explain.run(typed, words))
         prepare(typed, words, listeners)
         launcher.run(typed, words, listeners)
     except SoloError as error:
@@ -82,13 +90,6 @@ def run_subcommand(typed: "Typed", name: "str | None", words: "list[str]", liste
     posix._exit(status)  # Python's own end would take a fifth of the time of `solo list`
 
 
-def explain(typed: "Typed", words: "list[str]") -> None:
-    """Print what a run would do, and exit. Raises SoloError."""
-    from solo.commands import explain
-
-    posix._exit(explain.run(typed, words))
-
-
 def refuse(error: SoloError, typed: "Typed", listeners: "list[Any]", is_reported: bool) -> int:
     """Report why nothing ran, on stderr unless a listener does. Return the exit status."""
     error.is_loud = not isinstance(error, Busy) or is_loud(error, typed.get("loud_after"))
@@ -109,21 +110,6 @@ def is_loud(busy: Busy, limit: "int | float | None") -> bool:
     if isinstance(limit, int):
         return busy.skips is None or busy.skips >= limit
     return busy.since is None or time() - busy.since >= limit
-
-
-def introduce() -> None:
-    """Print what solo is and where to go on: `solo` alone is a question, but in a script a mistake. Does not return."""
-    from solo.text.hints import INTRODUCTION
-
-    posix.write(2, INTRODUCTION)
-    posix._exit(UsageError.status)
-
-
-def print_version() -> None:
-    from solo import __version__
-
-    posix.write(1, encode(f"solo {__version__}\n"))
-    posix._exit(0)
 
 
 def make_listeners(typed: "Typed") -> "list[Any]":

@@ -6,10 +6,6 @@ name the intention to acquire one of them further down. A fifth mode is for slot
 long as slots are free.
 """
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, SLOTS = MODES = ("X", "S", "IX", "IS", "C")
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 INTENTION = {EXCLUSIVE: INTEND_EXCLUSIVE, SHARED: INTEND_SHARED, SLOTS: INTEND_EXCLUSIVE}
@@ -55,7 +51,7 @@ def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
     return list(range(len(held)))
 
 
-def allot_slots(wanted: Claim, taken: "Iterable[tuple[int, int]]") -> "list[tuple[int, int]]":
+def allot_slots(wanted: Claim, taken: "list[tuple[int, int]]") -> "list[tuple[int, int]]":
     """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`; [] without slots."""
     if wanted.mode != SLOTS:
         return []

@@ -3,13 +3,8 @@
 from solo import kinds
 
 GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
-    "What to lock",
-    "How to share",
-    "When busy",
-    "The command and its limits",
-    "Several machines",
-    "Output",
-)
+    "What to lock", "How to share", "When busy", "The command and its limits", "Several machines", "Output",
+)  # fmt: skip
 
 ROOT_PLACE = "/run/solo"  # where the names of root live
 HOME_PLACE = "/.local/state/solo"  # where those of others live, in their home directories

@@ -59,8 +59,7 @@ class Attempt:
         policy: "Policy | None" = None,
         starter: "Starter | None" = None,
     ) -> None:
-        self.queue, self.record = queue, record
-        self.deadline, self.watch = deadline, watch
+        self.queue, self.record, self.deadline, self.watch = queue, record, deadline, watch
         self.policy, self.starter = policy, starter
         self.state = NEW
         self.hold: Ticket | None = None

@@ -8,7 +8,7 @@ import _signal
 import fcntl
 import posix
 import sys
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP, struct_siginfo
 from time import sleep
 
 from solo import kernel
@@ -16,10 +16,6 @@ from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import descends_from, is_stopped
 from solo.kernel import close, close_all_but, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from signal import struct_siginfo
 
 UNSTARTED = (SoloError.status, NotExecutable.status, NotFound.status)  # of a child that failed before exec
 FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat
@@ -100,7 +96,8 @@ def wait(child: Child) -> int:
         try:
             if child.status is not None and not (child.termination and child.termination.has_descendants()):
                 return child.status
-            info = take_signal(child)
+            left = child.termination.find_left() if child.termination is not None else None
+            info = _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
         except OSError:
             # The command or its tree still runs: keep the name whatever failed.
             if child.status is not None:
@@ -134,12 +131,6 @@ def react(info: "struct_siginfo | None", child: Child) -> None:
         child.termination.hear(info, is_forwarded, child)
     if child.stopped_by:
         stop_too(child)
-
-
-def take_signal(child: Child) -> "struct_siginfo | None":
-    """Return the next signal, or None if a time limit passed first."""
-    left = child.termination.find_left() if child.termination is not None else None
-    return _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
 
 
 def has_executed(pid: int) -> bool:

@@ -5,22 +5,19 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import time
 
 from solo import kernel
-from solo.directories import STICKY, explain
+from solo.directories import STICKY, Directory, explain
 from solo.errors import SoloError
 from solo.gate import DIGITS, LARGEST, Gate
-from solo.identity import is_alive, read_uptime
+from solo.identity import Origin, is_alive, read_uptime
 from solo.kernel import CLOSED, SAFELY, close, list_directory, say_promptly, try_lock, wait_unlocked, write_whole
-from solo.modes import COMPATIBLE, SLOTS
-from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
+from solo.modes import COMPATIBLE, SLOTS, Claim
+from solo.record import SIZE_LIMIT, Record, format_record, format_start, parse_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.contention.protocols import Queue as AnyQueue  # protocols name the types of all
     from solo.contention.protocols import Ticket as AnyTicket  # the same
-    from solo.directories import Directory
-    from solo.identity import Origin, Process
-    from solo.modes import Claim
-    from solo.record import Record
+    from solo.identity import Process
 
 UNPUBLISHED, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared

@@ -20,7 +20,7 @@ from solo.directories import PRIVATE, Directory
 from solo.errors import SoloError
 from solo.identity import find_pid, is_alive
 from solo.kernel import DIRECTORY, SAFELY, close, read_file, wait_unlocked
-from solo.modes import find_conflicts, plan_claims
+from solo.modes import Claim, find_conflicts, plan_claims
 from solo.obstacles import find_own_ancestors, list_holds, read_claim
 from solo.process.owners import describe_pid, vouches
 from solo.tickets import LIVE, SEAT, Queue, is_ticket
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Queue as AnyQueue
     from solo.contention.protocols import Ticket
     from solo.identity import Process
-    from solo.modes import Claim
     from solo.record import Record
     from solo.tickets import Ticket as FileTicket
 

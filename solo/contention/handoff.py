@@ -14,10 +14,6 @@ from _signal import SIG_BLOCK, SIG_SETMASK, SIGALRM
 from solo.kernel import HIGHEST_FD, list_descriptors
 from solo.start import ALL_SIGNALS, CHANGED_BY_PYTHON, STOPPING, Starter, wait_go
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 # Signals that a launcher survives in the queue: it is continued, has a time limit, or ignores them as Python does.
 SURVIVED = STOPPING | {SIGALRM, *CHANGED_BY_PYTHON}
 
@@ -38,25 +34,21 @@ def fork_early(starter: Starter) -> None:
 def wait_turn(ready: int, starter: Starter) -> "list[bytes] | None":
     """Wait for the go message in the child, as wait_go does, with nothing of the launcher but the pipe `ready`."""
     close_private(ready)
-    warm_up(starter)
+    try:
+        # Let execve(2) fail once: it copies the memory pages that it writes, first shared with the launcher, before our turn.
+        posix.execve("", starter.words, starter.environment)
+    except OSError:
+        pass
     variables = wait_go(ready, 0)
     while _signal.sigtimedwait(SURVIVED, 0):
         pass  # they were sent to the launcher, which survived them
     return variables
 
 
-def warm_up(starter: Starter) -> None:
-    """Let execve(2) fail once: it copies the memory pages that it writes, first shared with the launcher, before our turn."""
-    try:
-        posix.execve("", starter.words, starter.environment)
-    except OSError:
-        pass
-
-
 def close_private(kept: int) -> None:
     """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of it would keep the lock."""
     try:
-        descriptors: Iterable[int] = list_descriptors()
+        descriptors: set[int] | range = list_descriptors()
     except OSError:
         descriptors = range(HIGHEST_FD)  # listing them takes a free descriptor
     for fd in descriptors:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX
 from time import localtime, monotonic, strftime, time
-from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
 from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
@@ -19,12 +19,8 @@ from solo.gate import GATE_PATIENCE
 from solo.identity import read_origin
 from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
+from solo.plan import Plan
 from solo.process.watch import find_lock_owner, make_stuck_error, try_lead
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from solo.plan import Plan
 
 FILE = ".once"
 SIZE_LIMIT = 4096
@@ -54,7 +50,7 @@ class PeriodGuard:
     lists (store, the LastRun before).
     """
 
-    def __init__(self, plan: "Plan") -> None:
+    def __init__(self, plan: Plan) -> None:
         self.length: float = plan.once_per
         if not SHORTEST <= self.length < FOREVER:
             raise UsageError("--once-per must be at least 1ms, and not forever")
@@ -112,7 +108,7 @@ class PeriodGuard:
                 pass
         return error
 
-    def ended(self, run: "Any") -> None:
+    def ended(self, run: Any) -> None:
         """Do not count a failed run with the word retry; before the names are released, as the next run may be this job."""
         if self.may_retry and (run.code or run.outcome):
             self.undo()

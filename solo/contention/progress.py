@@ -10,7 +10,7 @@ from time import monotonic, time
 
 from solo.errors import SoloError
 from solo.kernel import ENCODING, ENDING, FOREVER, has_room, say_promptly
-from solo.modes import find_conflicts
+from solo.modes import Claim, find_conflicts
 from solo.obstacles import list_living, read_claim
 from solo.text.describe import describe_holders, find_usual_run, format_duration, format_rough
 from solo.text.width import clean, cut
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from solo.contention.protocols import Block, Describe, Queue, Ticket
     from solo.history.usual import Usual
-    from solo.modes import Claim
     from solo.record import Record
 
 TICK = 1.0  # seconds, on a terminal

@@ -17,7 +17,7 @@ from solo.argv import parse
 from solo.contention.addresses import PREFIX, list_addresses
 from solo.errors import Busy, SoloError
 from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
-from solo.identity import read_namespace, read_stat
+from solo.identity import Origin, read_namespace, read_stat
 from solo.kernel import CLOSED, FOREVER, close, decode, encode, read_boot_clock, read_file
 from solo.modes import INTENTIONS, MODES, SLOTS, Claim
 from solo.options import NOTE
@@ -29,7 +29,7 @@ from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Numbered, finis
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.contention.protocols import Ticket as AnyTicket  # protocols name the types of all
-    from solo.identity import Origin, Process
+    from solo.identity import Process
 
 ADDRESS_MAX = 107  # bytes, after the first
 BACKLOG = 4096  # each connection stays in it, as nobody accepts

@@ -11,7 +11,6 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import CodeType, ModuleType
 
 
@@ -22,13 +21,9 @@ class Loader:
     """
 
     def __init__(self, fd: int, base: int, index: "dict[str, tuple[int, int, str]]") -> None:
-        self.fd = fd
-        self.base = base
-        self.index = index
+        self.fd, self.base, self.index = fd, base, index
 
-    def find_spec(
-        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
-    ) -> "ModuleSpec | None":
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         if name not in self.index:
             return None
         source = self.index[name][2]
