@@ -211,7 +211,6 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
 
 def is_used(name: str, options: dict[str, Any]) -> bool:
     """Return whether a name has a holder or a waiter."""
-    claim = Claim(EXCLUSIVE)
-    found = visit_queue(name, options, lambda queue: queue and [*islice(find_in_the_way(queue, claim), 1)])
+    found = visit_queue(name, options, lambda queue: queue and [*islice(find_in_the_way(queue, Claim(EXCLUSIVE)), 1)])
     close_all(found or [])
     return bool(found)

@@ -115,17 +115,14 @@ def name_outcome(one: Any, state: Any) -> str:
 
 def make_row(name: str, one: Any, state: Any) -> dict[str, Any]:
     """Return a row as --json prints it; `state` is that of a hold that still runs, else None."""
-    outcome, ran = name_outcome(one, state), one.ran
-    if state is not None:
-        ran = round(max(0.0, time() - one.start), 3)
     is_end = one.event == ENDED
     return {
         "name": name,
-        "outcome": outcome,
+        "outcome": name_outcome(one, state),
         "time": format_time(one.start or one.time),
         "end": format_time(one.time) if is_end else None,
         "waited": one.waited,
-        "ran": ran,
+        "ran": one.ran if state is None else round(max(0.0, time() - one.start), 3),
         "code": one.code if is_end and one.code >= 0 else None,
         "signal": -one.code if is_end and one.code < 0 else None,
         "reason": one.why,

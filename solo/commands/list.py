@@ -19,7 +19,7 @@ from solo.kernel import close, encode, say
 from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.describe import format_duration, format_rough
-from solo.text.tables import NAME, NOTE, format_json, format_times, make_row, print_rows
+from solo.text.tables import NOTE, format_json, format_times, make_row, print_rows
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
 Row = dict[str, Any]
@@ -90,8 +90,7 @@ def collect(
             # The nested name of a parent's hold is listed, and the first name of a pair made from a command.
             is_for_nested = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
             is_second = record is not None and record.is_pair and queue.shorten(name) != record.names[0]
-            is_living = ticket.state in (LIVE, ORPHANED)
-            if is_living and not is_for_nested and (name in names or not is_second):
+            if not is_for_nested and (name in names or not is_second):
                 rows.append(make_row(name, where, ticket, record))
                 visit(rows[-1], ticket)
             ticket.close()
@@ -99,7 +98,7 @@ def collect(
 
 
 def look_at(queue: Any, files: list[str]) -> Iterator[Any]:
-    """Yield each published ticket of `files`, holds first, or why it cannot be read. The caller closes it."""
+    """Yield each living ticket of `files`, holds first, or why it cannot be read. The caller closes it."""
     if isinstance(queue, SoloError):
         yield queue
         return
@@ -107,9 +106,12 @@ def look_at(queue: Any, files: list[str]) -> Iterator[Any]:
         try:
             ticket = queue.look(file)
         except SoloError as error:
-            ticket = error
-        if ticket is not None:
+            yield error
+            continue
+        if ticket is not None and ticket.state in (LIVE, ORPHANED):
             yield ticket
+        elif ticket is not None:
+            ticket.close()
 
 
 def find_queues(directory: str | None, via: str | None, origin: Any, names: list[str]) -> Iterator[tuple[Any, ...]]:
@@ -151,11 +153,6 @@ def format_age(row: Row) -> str:
     return format_duration(time() - row["since"]) if row["since"] is not None else "?"
 
 
-def format_usual(row: Row) -> str:
-    """Return how long such a run usually takes, with a mark if this one is overdue."""
-    return "-" if row["usual"] is None else format_rough(row["usual"]) + "!" * row["overdue"]
-
-
 def name_backend(row: Row) -> str:
     return str(row["via"]).partition("://")[0]
 
@@ -164,19 +161,15 @@ def differs(rows: list[Row], key: str, ours: str) -> bool:
     return not {row[key] for row in rows} <= {None, ours}
 
 
+# The other columns show the field of their name.
 CELLS: dict[str, Callable[[Row], object]] = {
-    NAME: lambda row: row["name"],
-    "STATE": lambda row: row["state"],
     "MODE": format_mode,
     "LAUNCHER": lambda row: format_pid(row, "launcher") or "-",
     "CHILD": lambda row: format_pid(row, "child") or "-",
     "FOR": format_age,
     "USER": format_user,
-    "USUAL": format_usual,
+    "USUAL": lambda row: "-" if row["usual"] is None else format_rough(row["usual"]) + "!" * row["overdue"],
     "VIA": name_backend,
-    "HOST": lambda row: row["host"] or "-",
-    "DIRECTORY": lambda row: row["directory"] or "-",
-    NOTE: lambda row: row["note"] or "-",
     "COMMAND": lambda row: " ".join(row["command"]),
 }
 # Columns for what only some rows have. A container may be another host. Of one name by two backends, each has a holder.
@@ -195,4 +188,5 @@ def make_table(
     """Return (those of `columns` that are needed, lines of cells), by CELLS and the functions `others`."""
     cells = {**CELLS, **others}
     shown = [column for column in columns if column not in NEEDED or NEEDED[column](rows, via)]
-    return shown, [[cells[column](row) for column in shown] for row in rows]
+    looks = [cells.get(column, lambda row, column=column: row[column.lower()] or "-") for column in shown]
+    return shown, [[look(row) for look in looks] for row in rows]

@@ -24,12 +24,10 @@ from solo.journal_files import STARTED
 from solo.kernel import say
 from solo.modes import SLOTS
 from solo.options import FILE
-from solo.text.tables import MODES as MODE_WORDS
 from solo.text.users import find_user
 from solo.text.width import clean
 
 MODE = 0o644  # of a new file: its reader is another user
-SLOTS_WORD = MODE_WORDS[SLOTS]
 SUFFIXES = {"gauge": ("",), "counter": ("",), "summary": ("_sum", "_count")}  # of the samples of a family
 # A name has few runs a day: a histogram of them would be a dozen of nearly empty series for each name.
 # fmt: off
@@ -155,7 +153,7 @@ def add_row(mine: dict[str, Any], row: dict[str, Any], now: float) -> None:
     """Add a ticket, a row of `solo list`, to the samples of its name."""
     is_held = row["state"] != "waiting"
     mine["solo_held" if is_held else "solo_waiting"] += 1
-    if row["mode"] == SLOTS_WORD:
+    if row["mode"] == "slots":
         mine["solo_slots"] = max(row["slots"], mine.get("solo_slots", 0))
         mine["solo_slots_taken"] = mine.get("solo_slots_taken", 0) + row["take"] * is_held
     if is_held and row["since"] is not None:

@@ -22,7 +22,6 @@ from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration, format_rough
 from solo.text.tables import format_json, format_time, format_times, make_row, print_rows
 from solo.text.width import print_clean
-from solo.tickets import LIVE, ORPHANED
 
 KIB = 1024
 LAST_RUNS = 5
@@ -80,7 +79,10 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
         known["path"] = queue.place.path
         known["skips"] = read_skips(queue)
     holds = []
-    for ticket in open_readable(queue, report):
+    for ticket in look_at(queue, queue.list_files()):
+        if isinstance(ticket, SoloError):
+            report(ticket)
+            continue
         row = make_row(name, via, ticket, ticket.read_record())
         if row["state"] == "waiting":
             known["waiting"].append(row)
@@ -96,24 +98,11 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
     return known
 
 
-def open_readable(queue: Any, report: Any) -> Iterator[Any]:
-    """Yield the living tickets, holds first; call `report` with the SoloError of each that cannot be read."""
-    for ticket in look_at(queue, queue.list_files()):
-        if isinstance(ticket, SoloError):
-            report(ticket)
-        elif ticket.state in (LIVE, ORPHANED):
-            yield ticket
-        else:
-            ticket.close()
-
-
 def collect_remote(name: str, via: str, rows: list[Any]) -> dict[str, Any]:
     """Return the same object for a name at an engine. It has no processes: they can be seen on their own host only."""
     mine = [{**row, "names": [name], "processes": []} for row in rows if row["name"] == name]
-    known = make_empty(name, via)
-    known["holds"] = [row for row in mine if row["state"] == "held"]
-    known["waiting"] = [row for row in mine if row["state"] == "waiting"]
-    return known
+    holds, waiting = [[row for row in mine if row["state"] == state] for state in ("held", "waiting")]
+    return {**make_empty(name, via), "holds": holds, "waiting": waiting}
 
 
 def make_empty(name: str, via: str) -> dict[str, Any]:
@@ -188,8 +177,8 @@ def print_name(known: dict[str, Any], place: str) -> None:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
         waiting = [{**row, "place": place} for place, row in enumerate(known["waiting"], 1)]
-        cells = {"PLACE": lambda row: row["place"], "PID": lambda row: format_pid(row, "launcher")}
-        print_section(["waiting:"], *make_table(WAITING_COLUMNS, waiting, known["via"], **cells))
+        table = make_table(WAITING_COLUMNS, waiting, known["via"], PID=lambda row: format_pid(row, "launcher"))
+        print_section(["waiting:"], *table)
     if runs:
         columns, lines = history.make_table(runs)
         print_section(["last runs:"], columns[1:], [line[1:] for line in lines], "OUTCOME", history.find_styles(runs))

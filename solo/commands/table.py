@@ -23,8 +23,6 @@ RELEASE_PID = Option("pid", None, kinds.PID, "PID", LIMITS, "Release only the ho
 class Kept:
     """A subcommand about kept holds: its options, what its names are, and what the manual says of it."""
 
-    __slots__ = ("names", "options", "text")
-
     def __init__(self, names: str, text: str, *options: Option) -> None:
         self.names = names
         self.text = text

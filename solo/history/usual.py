@@ -18,8 +18,6 @@ LEAST_OVERDUE = 60.0  # seconds: no report of a shorter run
 class Usual:
     """The usual run of a job: `spans` are the seconds of its last 5 to 100 successful runs, sorted."""
 
-    __slots__ = ("spans",)
-
     def __init__(self, spans: list[float]) -> None:
         self.spans = sorted(spans)
 
