@@ -116,6 +116,18 @@ def test_one_relative_line_in_two_projects_says_where_it_runs(lab, places):
     assert f"\nin:      {places}/one\n" in lab.run("show", name).stdout.decode()
 
 
+def test_launcher_without_a_command_is_not_said_to_be_in_the_root(lab, places):
+    """Its command may have begun since its record was read; then the launcher has left its directory."""
+    start(lab, "--", places / "current/job")
+    words = ("--", places / "current/../one/job", "-c", HELD)
+    waiter = lab.start("-w", "forever", "-v", *words, cwd="/")
+    waiter.stderr.readline()  # it waits for the second name
+
+    busy = lab.run(*words).stderr.decode()
+
+    assert f"by pid {waiter.pid} (" in busy and " in /" not in busy
+
+
 def test_views_show_one_row_by_the_words_as_typed(lab, places):
     holder, held = start(lab, "--", places / "current/job")
     link = name_of(places / "current/../one/job", "-c", HELD)

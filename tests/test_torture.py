@@ -17,7 +17,7 @@ import pytest
 import tally
 from conftest import PATIENCE, ROOT, TESTS, until
 
-from solo import journal
+from solo import journal_files
 from solo.commands.list import collect
 from solo.history.reader import find_histories, parse
 from solo.journal_files import ENDED, STARTED
@@ -128,7 +128,7 @@ class FullJournal(First):
         file = lab.find_journal("job")
         run = file.read_bytes()
         assert run.count(b"\n") == 2  # its start and its end
-        self.count = journal.SIZE_LIMIT // len(run) + 1
+        self.count = journal_files.SIZE_LIMIT // len(run) + 1
         file.write_bytes(run * self.count)
         file.with_name(".journal.past").write_bytes(run * self.count)
         clear(lab)

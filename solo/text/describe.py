@@ -89,9 +89,10 @@ def find_directory(ticket: Ticket) -> str | None:
     process = record.child or record.launcher
     try:
         pid = find_pid(process, *find_origins(ticket))
-        return posix.readlink(f"/proc/{pid}/cwd") if vouches(ticket, process) else None
+        directory = posix.readlink(f"/proc/{pid}/cwd") if vouches(ticket, process) else None
     except OSError:
         return None
+    return None if directory == "/" and not record.child else directory  # a launcher leaves for / when its command runs
 
 
 def describe_owner(ticket: Ticket) -> str:
