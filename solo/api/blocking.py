@@ -281,11 +281,6 @@ def is_eventlet() -> bool:
     return patcher is not None and bool(patcher.is_monkey_patched("thread"))
 
 
-def find_hub() -> Any:
-    """Return gevent's hub of this thread, None if gevent has not replaced Python's threads."""
-    return sys.modules["gevent"].get_hub() if is_gevent() else None
-
-
 def find_native(name: str) -> Any:
     """Return what the module _thread had before gevent: it makes threads of the system and their locks."""
     return sys.modules["gevent.monkey"].get_original("_thread", name) if is_gevent() else getattr(_thread, name)

@@ -159,7 +159,8 @@ class Lock:
         again = self._enter_again(owner, entered)
         if again is not None:
             return again
-        attempt, hub = LockAttempt(self, deadline, owner), blocking.find_hub()
+        attempt = LockAttempt(self, deadline, owner)
+        hub = sys.modules["gevent"].get_hub() if blocking.is_gevent() else None
         try:
             if hub is None and not (blocking.is_main_thread() or blocking.is_eventlet()):
                 attempt.run()  # signal handlers run only in the main thread
@@ -195,16 +196,15 @@ class Lock:
             return again
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
         attempt = LockAttempt(self, deadline, owner, is_async=True)
         self._asking.add(owner)
         try:
             if attempt.try_here():
                 await asyncio.sleep(0)  # else a loop of such acquires would starve all other tasks
             else:
-                attempt.start(lambda: loop.call_soon_threadsafe(set_ready, ready))
-                await ready
+                attempt.start(lambda: loop.call_soon_threadsafe(ready.set))
+                await ready.wait()
             return self._keep(owner, attempt, [])
         except BaseException:
             attempt.abandon()
@@ -360,12 +360,6 @@ class GreenEvent:
     def hear(self) -> None:
         self.event.set()
         self.watcher.close()
-
-
-def set_ready(future: Any) -> None:
-    """Complete the future, unless it was cancelled."""
-    if not future.done():
-        future.set_result(None)
 
 
 def find_owner() -> object:

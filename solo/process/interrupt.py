@@ -8,7 +8,7 @@ is a function of libc without effect.
 import _signal
 import functools
 import os
-from _signal import SIG_DFL, SIG_SETMASK, SIGRTMAX, SIGRTMIN
+from _signal import SIG_DFL, SIG_SETMASK, SIGRTMAX, SIGRTMIN, getsignal
 from collections.abc import Callable
 from errno import EINTR
 from fcntl import F_OFD_SETLKW, flock
@@ -30,7 +30,7 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
         call_flock = find_function(libc, "flock")
         call_fcntl = find_function(libc, "fcntl", Int, (Int, Int, Bytes))
         set_handler = find_function(libc, "signal", Pointer, (Int, Pointer))
-        number = next(number for number in range(SIGRTMAX, SIGRTMIN, -1) if is_unused(number))
+        number = next(number for number in range(SIGRTMAX, SIGRTMIN, -1) if getsignal(number) == SIG_DFL)
         before = set_handler(number, _ctypes.dlsym(libc, "abs"))  # takes an int, as a signal handler does
         if before is not None:  # that of C code, of which Python does not know
             set_handler(number, before)
@@ -41,11 +41,6 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
         return number, calls, _ctypes.get_errno
     except (ImportError, OSError, StopIteration):
         return None
-
-
-def is_unused(number: int) -> bool:
-    """Return whether the program has no handler of its own for the signal."""
-    return _signal.getsignal(number) == SIG_DFL
 
 
 def lock(call: Call, fd: int, mode: int, is_over: Callable[[], bool]) -> None:
@@ -65,7 +60,7 @@ def lock(call: Call, fd: int, mode: int, is_over: Callable[[], bool]) -> None:
 def interrupt(thread: int, call: Call) -> bool:
     """Interrupt a thread that lives in `lock`. Return False if that is not possible."""
     prepared = prepare()
-    if prepared is None or call not in prepared[1] or not is_unused(prepared[0]):
+    if prepared is None or call not in prepared[1] or getsignal(prepared[0]) != SIG_DFL:
         return False
     _signal.pthread_kill(thread, prepared[0])
     return True
