@@ -26,7 +26,6 @@ FLOCK_OPTIONS = {
 }
 # Other words for solo's options; the nearest spelling of --lockf is --flock, which locks otherwise.
 OTHER_OPTIONS = {"--lockf": "--fcntl", "--posix": "--fcntl"}
-PORT = "-p"  # -port=N of another program named solo, which binds a port
 # Words of other tools, by solo's subcommands.
 OTHER_WORDS = {
     "show": "status info inspect",
@@ -91,7 +90,7 @@ def explain_option(flag: str, known: Collection[str]) -> str:
         for reason, options in HOLD_REASONS.items():
             if long in options.split():
                 return f" of solo hold ({reason})"
-    if flag == PORT:
+    if flag == "-p":  # of -port=N of another program named solo, which binds a port
         return " (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)"
     if flag in OTHER_OPTIONS:
         return f" (did you mean {OTHER_OPTIONS[flag]}?)"

@@ -78,14 +78,6 @@ def check(connection: int, truth: object) -> None:
         raise LibpqError(get_message(connection))
 
 
-def list_payloads(connection: int) -> "Iterator[bytes]":
-    """Yield the payloads of the notifications received since the last call."""
-    while address := pq.PQnotifies(connection):
-        payload = NOTIFICATION.from_address(address)[2]
-        pq.PQfreemem(address)
-        yield payload
-
-
 def read_value(address: int, row: int, column: int) -> "bytes | None":
     value: bytes = pq.PQgetvalue(address, row, column)
     return value if value or not pq.PQgetisnull(address, row, column) else None

@@ -38,24 +38,20 @@ class Link:
         self.hosts = target.hosts
         self.ttl = ttl
         self.timeout = timeout
-        # A silent connection is probed for the last two thirds of the ttl, a busy one never.
-        probes = {
-            "keepalives_idle": max(1, min(int(ttl / 3), LONGEST_IDLE)),
-            "keepalives_interval": 1,
-            "keepalives_count": min(int(ttl) + 2, MOST_PROBES),
-            "tcp_user_timeout": min(int(ttl * 1000), LONGEST),
-        }
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
-        if target.cafile:
-            files["sslmode"] = "verify-full"
         self.has_address, self.skew = "hostaddr" in settings, 0.0
         known = {
             **files,
+            "sslmode": "verify-full" if target.cafile else None,
             "user": target.user,
             "password": target.password,
             "dbname": target.path or None,
             **settings,
-            **probes,
+            # A silent connection is probed for the last two thirds of the ttl, a busy one never.
+            "keepalives_idle": max(1, min(int(ttl / 3), LONGEST_IDLE)),
+            "keepalives_interval": 1,
+            "keepalives_count": min(int(ttl) + 2, MOST_PROBES),
+            "tcp_user_timeout": min(int(ttl * 1000), LONGEST),
             "client_encoding": "UTF8",
         }
         self.settings = {key: value for key, value in known.items() if value is not None}
@@ -197,7 +193,9 @@ class Link:
     def hear(self):
         """Read the socket and collect notifications."""
         check(self.connection, pq.PQconsumeInput(self.connection))
-        self.heard += map(decode, libpq.list_payloads(self.connection))
+        while address := pq.PQnotifies(self.connection):
+            self.heard.append(decode(libpq.NOTIFICATION.from_address(address)[2]))
+            pq.PQfreemem(address)
 
     def wait_heard(self, deadline: float):
         """Wait for a notification until the deadline. Raises Unreachable."""

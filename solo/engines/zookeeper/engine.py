@@ -101,11 +101,8 @@ class ZooKeeper(Engine):
         # A follower may lag: entries it misses are behind ours, and entries it still has only make us wait.
         path = self.make_path(name)
         keys = [f"{path}/{child}" for child in self.list_children(path)]
-        known = [
-            (key, *answer)
-            for key, answer in zip(keys, self.session.ask(*(zk.GetData(key, None) for key in keys)))
-            if not isinstance(answer, NoNodeError)
-        ]
+        answers = self.session.ask(*(zk.GetData(key, None) for key in keys))
+        known = [(key, *answer) for key, answer in zip(keys, answers) if not isinstance(answer, NoNodeError)]
         self.seen = {key: stat.mzxid for key, _, stat in known}
         # A znode that does not end with a session is not an entry.
         entries = [
