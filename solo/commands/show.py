@@ -203,20 +203,16 @@ def describe_hold(row: dict[str, Any]) -> list[Any]:
         return [f"{row['state']}, {row['via']}: holder unknown"]
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {holder}"
-    span = f"{row['state']} for {format_age(row)}{describe_usual(row)}"
+    overdue = " (overdue)" if row["overdue"] else ""
+    usual = "" if row["usual"] is None else f", usually {format_rough(row['usual'])}{overdue},"
     return [
-        f"{span} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)}, {row['via']}{names}",
+        f"{row['state']} for {format_age(row)}{usual} by {pid} "
+        f"({format_user(row)} on {row['host']}), {format_mode(row)}, {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
         *([f"in:      {row['directory']}"] if row["directory"] else []),
         f"since:   {format_time(row['since'])}",
         *([f"note:    {row['note']}"] if row["note"] else []),
     ]
-
-
-def describe_usual(row: dict[str, Any]) -> str:
-    """Return `, usually 4m,`; "" if nothing is known."""
-    overdue = " (overdue)" if row["overdue"] else ""
-    return "" if row["usual"] is None else f", usually {format_rough(row['usual'])}{overdue},"
 
 
 def make_process_cells(process: dict[str, Any]) -> tuple[Any, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from solo.argv import is_engine
-from solo.commands.lookup import check_known, find_in_the_way, open_queue, plan_exclusive
+from solo.commands.lookup import check_known, find_in_the_way, plan_exclusive, visit_queue
 from solo.errors import Busy
 from solo.identity import read_origin
 from solo.kernel import FOREVER
@@ -23,21 +24,19 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         check_known(name, options, "wait for")
     deadline = monotonic() + options.get("timeout", FOREVER)
     plans, origin = plan_exclusive(names), read_origin()
-    while not all([wait_next(part, claim, deadline, options, origin) for part, claim in plans]):
+
+    def wait_next(part: str, claim: Any, queue: Any) -> bool:
+        """Wait for the end of one ticket that conflicts with `claim`. Return True if there is none. Raises Busy."""
+        ticket = next(find_in_the_way(queue, claim), None) if queue else None
+        if ticket is None:
+            return True
+        try:
+            if not ticket.wait_end(deadline) and monotonic() >= deadline:
+                raise Busy(f"{part}: busy: {describe_holder(ticket)}{describe_waited(options['timeout'])}")
+        finally:
+            ticket.close()
+        return False
+
+    while not all([visit_queue(part, options, partial(wait_next, part, claim), origin) for part, claim in plans]):
         pass  # a name that was free may be held again
     return 0
-
-
-def wait_next(part: str, claim: Any, deadline: float, options: dict[str, Any], origin: Any) -> bool:
-    """Wait for the end of one ticket that conflicts with `claim`. Return True if there is none. Raises Busy."""
-    queue = open_queue(part, options, origin)
-    ticket = next(find_in_the_way(queue, claim), None) if queue else None
-    try:
-        if ticket is not None and not ticket.wait_end(deadline) and monotonic() >= deadline:
-            raise Busy(f"{part}: busy: {describe_holder(ticket)}{describe_waited(options['timeout'])}")
-    finally:
-        if ticket is not None:
-            ticket.close()
-        if queue is not None:
-            queue.leave()
-    return ticket is None
