@@ -19,7 +19,7 @@ import pytest
 from conftest import need_tools, until
 from proxy import HOLE, Proxy
 
-from solo.engines.s3 import credentials, sign
+from solo.engines.s3 import sign
 
 
 def find_port() -> int:
@@ -435,7 +435,7 @@ class S3(Server):
     def request(self, method, key, body=b"", **headers):
         """Return the answer to a signed request for an object, "" for the bucket."""
         path = f"/{self.bucket}/{key}" if key else f"/{self.bucket}"
-        keys = credentials.Keys(*self.keys)
+        keys = sign.Keys(*self.keys)
         host = f"127.0.0.1:{self.port}"
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         signed = sign.sign(keys, "us-east-1", time.time(), (method, host, path, ""), headers, body)

@@ -72,7 +72,7 @@ def test_signature_is_that_of_botocore():
         moment = calendar.timegm(time.strptime(theirs.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ"))
 
         request = theirs.method, "h.example:9000", path, sign.format_query(query)
-        ours = sign.sign(credentials.Keys("AK", secret, token), region, moment, request, headers, body)
+        ours = sign.sign(sign.Keys("AK", secret, token), region, moment, request, headers, body)
 
         assert ours["Authorization"] == theirs.headers["Authorization"], f"SOLO_SEED={tally.SEED}"
 

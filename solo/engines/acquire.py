@@ -2,29 +2,10 @@
 
 import _signal
 import posix
-from _signal import (
-    SIG_BLOCK,
-    SIG_DFL,
-    SIG_SETMASK,
-    SIG_UNBLOCK,
-    getsignal,
-    pthread_sigmask,
-    signal,
-    sigpending,
-    valid_signals,
-)
 from _thread import allocate_lock
 from time import sleep
 
-from solo.engines.engine import (
-    INVALID_ANSWER,
-    Entry,
-    EntryRecord,
-    Gone,
-    make_entry_record,
-    make_invalid_answer,
-    make_lost,
-)
+from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record, make_invalid_answer, make_lost
 from solo.engines.lease import RATE, TTL, Lease, Terms
 from solo.engines.network import start_thread
 from solo.engines.queue import Wait, ask_until_answered, check_patience, pause, try_to
@@ -34,7 +15,7 @@ from solo.journal import Journal
 from solo.journal_files import ENDED
 from solo.kernel import encode, list_descriptors, say_promptly
 from solo.modes import plan_claims
-from solo.record import quote
+from solo.record import Record, quote
 from solo.text.describe import describe_self
 from solo.text.users import find_user
 
@@ -45,15 +26,12 @@ if TYPE_CHECKING:
 
     from solo.contention.period import LastRun, PeriodGuard
     from solo.contention.protocols import Watch
-    from solo.engines.queue import Engine
-    from solo.modes import Claim
     from solo.plan import Plan
-    from solo.record import Record
     from solo.start import InheritedState
 
 # Signals whose default action does not end a process; those that cannot be caught; faults.
 NOT_FATAL = "CHLD CONT KILL STOP TSTP TTIN TTOU URG WINCH ABRT BUS FPE ILL SEGV SYS TRAP".split()
-FATAL = valid_signals() - {getattr(_signal, f"SIG{name}") for name in NOT_FATAL}
+FATAL = _signal.valid_signals() - {getattr(_signal, f"SIG{name}") for name in NOT_FATAL}
 
 TIMEOUT = 0.4  # seconds of one call after a signal: one may fail, and the next one, on a new connection, succeed
 DELAY = 0.8  # seconds from the signal to the end
@@ -103,10 +81,10 @@ class EngineHold:
         """
         plan, most = self.plan, self.plan.max_waiting
         wait = Wait(deadline, watch, plan.file_deadline, most, plan.replace, describe_self(), plan.quiet)
-        self.caught = caught = [int(number) for number in FATAL if getsignal(number) == SIG_DFL]
+        self.caught = caught = [int(number) for number in FATAL if _signal.getsignal(number) == _signal.SIG_DFL]
         try:
             for number in caught:
-                signal(number, self.interrupt)
+                _signal.signal(number, self.interrupt)
             ask_until_answered(wait, self.engine.connect)
             if once is not None:
                 ask_until_answered(wait, once.add, self)
@@ -116,18 +94,18 @@ class EngineHold:
             error = failure
             try:
                 # Not in a function: its call could deliver a signal outside of this try.
-                pthread_sigmask(SIG_BLOCK, caught)
+                _signal.pthread_sigmask(_signal.SIG_BLOCK, caught)
             except Interrupted as interrupted:
                 error = interrupted
-                pthread_sigmask(SIG_BLOCK, caught)
+                _signal.pthread_sigmask(_signal.SIG_BLOCK, caught)
             raise self.give_up(error, once) from None
         for number in caught:
-            signal(number, SIG_DFL)
+            _signal.signal(number, _signal.SIG_DFL)
 
     def give_up(self, error: BaseException, once: "PeriodGuard | None") -> BaseException:
         """Give everything back, then die of an Interrupted. Return the error to raise. Our signals are blocked."""
         for number in self.caught:
-            signal(number, SIG_DFL)
+            _signal.signal(number, _signal.SIG_DFL)
         if isinstance(error, Interrupted):
             posix.kill(posix.getpid(), error.number)  # it ends us once it is no longer blocked
         else:
@@ -142,17 +120,14 @@ class EngineHold:
             self.lease.end()
         except Exception:
             pass  # the engine forgets the lease after its ttl
-        pthread_sigmask(SIG_SETMASK, self.inherited.mask)  # a signal that came meanwhile ends us now
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, self.inherited.mask)  # a signal that came meanwhile ends us now
         return error
 
     def acquire_and_renew(self, wait: Wait, once: "PeriodGuard | None") -> None:
-        """Hold all names, claim the period, then renew: the command starts under a fresh lease.
-
-        Start over if it is lost.
-        """
+        """Hold all names, claim the period, then renew: the command starts under a fresh lease. Start over if it is lost."""
         while True:
             try:
-                self.entries = acquire_all(self.engine, self.claims, make_entry_record(self.wanted), wait)
+                self.entries = self.acquire_all(wait)
                 if once is not None:
                     ask_until_answered(wait, once.claim)
                 ask_until_answered(wait, self.lease.start, self.engine.ttl)
@@ -163,10 +138,22 @@ class EngineHold:
                 check_patience(wait, make_lost(self.engine, error))
                 pause(wait, error)
 
+    def acquire_all(self, wait: Wait) -> "dict[str, Any]":
+        """Return our entry for each name. Raises Gone if the lease is lost meanwhile."""
+        entries, record = {}, make_entry_record(self.wanted)
+        for name, claim in self.claims:
+            try:
+                entries[name] = self.engine.acquire(name, record._replace(claim=claim), wait)
+            except SoloError as error:
+                error.args = (f"{name}: {error}",)
+                error.name = name
+                raise
+        return entries
+
     def interrupt(self, number: int, _: "Any") -> None:
         for other in FATAL:
-            if getsignal(other) == self.interrupt:  # leave SIGPIPE ignored: a broken connection causes one
-                signal(other, SIG_DFL)  # a second signal ends us at once
+            if _signal.getsignal(other) == self.interrupt:  # leave SIGPIPE ignored: a broken connection causes one
+                _signal.signal(other, _signal.SIG_DFL)  # a second signal ends us at once
         self.engine.timeout = min(self.engine.timeout, TIMEOUT)
         LastCall((), die, number)
         raise Interrupted(number)
@@ -251,7 +238,7 @@ class LastCall:
             sleep(LOOK_AGAIN)
             if self.is_over:
                 return
-            self.number = min(sigpending() & self.signals, default=0)
+            self.number = min(_signal.sigpending() & self.signals, default=0)
         sleep(DELAY)
         with self.lock:
             if not self.is_over:
@@ -265,7 +252,7 @@ class LastCall:
 def die(number: int) -> None:
     """Die of a signal with its default action, in any thread."""
     posix.kill(posix.getpid(), number)
-    pthread_sigmask(SIG_UNBLOCK, {number})
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {number})
 
 
 def check_plan(plan: "Plan") -> None:
@@ -276,21 +263,6 @@ def check_plan(plan: "Plan") -> None:
         raise UsageError("--latest cannot reach the waiters of other hosts (use --replace, or N of --wait)")
     if plan.replace_after is not None:
         raise UsageError("--replace-after cannot be used with an engine (use --replace)")
-
-
-def acquire_all(
-    engine: "Engine", claims: "list[tuple[str, Claim]]", record: EntryRecord, wait: Wait
-) -> "dict[str, Entry]":
-    """Return our entry for each name of `claims`. Raises Gone if the lease is lost meanwhile."""
-    entries = {}
-    for name, claim in claims:
-        try:
-            entries[name] = engine.acquire(name, record._replace(claim=claim), wait)
-        except SoloError as error:
-            error.args = (f"{name}: {error}",)
-            error.name = name
-            raise
-    return entries
 
 
 class OutcomeLog(Journal):

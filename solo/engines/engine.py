@@ -8,7 +8,7 @@ from solo.engines.fields import NamedTuple
 from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.modes import EXCLUSIVE, MODES, SLOTS, Claim
-from solo.record import clean_note, parse_range, parse_since
+from solo.record import Record, clean_note, parse_range, parse_since
 from solo.text.users import find_user
 
 TYPE_CHECKING = False
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from solo.engines.queue import Engine  # which lists entries
-    from solo.record import Record
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
@@ -102,7 +101,7 @@ def cut(words: "Iterable[str]") -> "tuple[str, ...]":
     return tuple(kept)
 
 
-def make_entry_record(record: "Record") -> EntryRecord:
+def make_entry_record(record: Record) -> EntryRecord:
     """Return the entry record of a local record, for other hosts to read."""
     command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
     host, user, launcher = record.origin.host, find_user(record.uid), record.launcher[0]
@@ -110,11 +109,7 @@ def make_entry_record(record: "Record") -> EntryRecord:
 
 
 class Entry(NamedTuple):
-    """A contender's entry in the queue of `name`. As in a Ticket, `number` grows with each entry of a name, and
-    `record` is an EntryRecord.
-
-    `key` is the engine's own identifier.
-    """
+    """A contender's entry in the queue of `name`. As a Ticket's, `number` grows; `key` is the engine's own identifier."""
 
     name: str
     key: str

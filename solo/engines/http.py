@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from solo.engines.network import Timed
-
 LONGEST_LINE, MOST_LINES = 1 << 16, 100
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+Headers = dict[str, str]  # by name
 ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
 
 
@@ -28,7 +27,7 @@ class HTTPError(OSError):
 class Connection:
     """A connection by a Timed socket to `host`, a header's text. It is no longer open once the server has closed it."""
 
-    def __init__(self, sock: "Timed", host: str) -> None:
+    def __init__(self, sock: network.Timed, host: str) -> None:
         self.sock = sock
         self.host = host
         self.is_open = True
@@ -57,7 +56,7 @@ class Answer:
     `is_last`: the server closes the connection after it.
     """
 
-    def __init__(self, sock: "Timed") -> None:
+    def __init__(self, sock: network.Timed) -> None:
         self.sock = sock
         self.data = self.body = b""  # received and not yet decoded; decoded and not yet read
         self.status = 0

@@ -13,21 +13,15 @@ and with it the command, even if both are stopped or swapped out.
 
 import posix
 from _signal import SIGKILL, SIGURG
-from _thread import RLock, allocate_lock, start_new_thread
+from _thread import LockType, RLock, allocate_lock, start_new_thread
 from select import POLLIN, poll
 
 from solo.engines.engine import Gone
-from solo.engines.queue import RENEWALS
+from solo.engines.queue import RENEWALS, Engine
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import read_boot_clock
 from solo.process.wakeup import Wakeup
 from solo.text.describe import format_duration
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _thread import LockType
-
-    from solo.engines.queue import Engine
 
 TTL, LONGEST = 15.0, 1e9  # seconds
 LONGEST_TIMEOUT = 5.0  # seconds: a signal may be delayed that long
@@ -66,8 +60,7 @@ class Terms:
             raise UsageError(
                 f"a lease of {span(self.ttl)} is too short: renewed every {span(self.period)} with a timeout of"
                 f" {span(self.timeout)}, a grace of {span(self.grace)} before SIGKILL and {span(self.ttl - self.life + MARGIN)}"
-                " for clocks and the kernel"
-                f" (--ttl {self.find_shortest():.0f}s would do, or a shorter --kill-after)"
+                f" for clocks and the kernel (--ttl {self.find_shortest():.0f}s would do, or a shorter --kill-after)"
             )
 
     def find_shortest(self) -> float:
@@ -83,7 +76,7 @@ class Lease:
     that asked us to end, or 0. `problem` is why the last renewal failed.
     """
 
-    def __init__(self, engine: "Engine", terms: Terms) -> None:
+    def __init__(self, engine: Engine, terms: Terms) -> None:
         self.engine = engine
         self.terms = terms
         self.renewed = read_boot_clock()
@@ -141,7 +134,7 @@ class Lease:
         except RuntimeError as error:  # without a thread, the command lives as long as an unrenewed lease
             self.problem = str(error)
 
-    def run(self, child: int, running: "LockType") -> None:
+    def run(self, child: int, running: LockType) -> None:
         try:
             self.try_record_child(child)
             due = self.renewed + self.terms.period
@@ -201,9 +194,8 @@ class Lease:
         """
         self.stop.send()
         self.dead_man.disarm()
-        if self.running is not None and not self.running.acquire(
-            timeout=RETRY if self.problem else 2 * self.engine.timeout
-        ):
+        longest = RETRY if self.problem else 2 * self.engine.timeout
+        if self.running is not None and not self.running.acquire(timeout=longest):
             raise Unreachable(self.problem or f"{self.engine.where}: does not answer")
         if self.lost is None:
             self.engine.release()

@@ -14,7 +14,7 @@ from solo.engines.engine import Entry, EntryRecord, Gone, make_lost
 from solo.engines.fields import NamedTuple
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.kernel import NO_WAIT
-from solo.modes import SLOTS, allot_slots, find_conflicts
+from solo.modes import SLOTS, Claim, allot_slots, find_conflicts
 from solo.text.describe import cut_command, describe_note, format_duration
 
 TYPE_CHECKING = False
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from solo.contention.protocols import Watch
-    from solo.modes import Claim
 
 PAUSE = 0.5  # seconds
 RENEWALS = 5  # in the life of a lease
@@ -89,10 +88,7 @@ class Engine:
     # --- the lease --------------------------------------------------------------------------------------------------
 
     def renew(self) -> "str | None":
-        """Renew the lease and verify that all our entries are still there. Raises Gone if not.
-
-        Return the contender that asks us to end (ask_to_end), or None.
-        """
+        """Renew the lease, or raise Gone if one of our entries is lost. Return who asks us to end (ask_to_end), or None."""
         raise NotImplementedError
 
     @property
@@ -107,9 +103,9 @@ class Engine:
     # --- the queue --------------------------------------------------------------------------------------------------
 
     def acquire(self, name: str, record: EntryRecord, wait: Wait) -> Entry:
-        """Return our entry for `name` once it is held, has its slots, and was renewed after that.
+        """Return our entry for `name` once it is held, has its slots, and was renewed after that. Parents are acquired first.
 
-        Parents are acquired first. Raises Busy. After any exception we have left the queue.
+        Raises Busy. After any exception we have left the queue.
         """
         self.entries[name] = Contender(self, name, record, wait).acquire()
         return self.entries[name]
@@ -131,10 +127,7 @@ class Engine:
         raise NotImplementedError
 
     def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
-        """Block until the entry `key`, None for any, may have changed since read_queue.
-
-        Return False at the deadline.
-        """
+        """Block until the entry `key`, None for any, may have changed since read_queue. Return False at the deadline."""
         raise NotImplementedError
 
     def record_child(self, pid: int) -> None:
@@ -191,7 +184,7 @@ class Contender:
         self.name = name
         self.record = record
         self.wait = wait
-        self.renewer = Renewer(engine)
+        self.due = monotonic() + engine.period  # when to renew, whether the queue changes seldom or often
         self.settled = monotonic() + engine.timeout  # until then earlier entries get time to take their slots
         self.holds_others = bool(engine.entries)  # they are lost with the lease
         self.key: str | None = None
@@ -246,7 +239,7 @@ class Contender:
     def join(self) -> None:
         self.key = self.engine.join(self.name, self.record)
         if not self.holds_others:
-            self.renewer = Renewer(self.engine)
+            self.due = monotonic() + self.engine.period
         self.is_new, self.is_renewed, self.has_slots = True, False, False
 
     def start_over(self) -> None:
@@ -275,8 +268,8 @@ class Contender:
         is_any = len(self.obstacles) > 1 and self.obstacles[0].record.claim.mode == SLOTS
         key = None if is_any else self.obstacles[-1].key
         while not self.has_changed:
-            self.renewer.renew_in_time()
-            if self.engine.wait_change(self.name, key, min(self.renewer.due, deadline)):
+            self.renew_in_time()
+            if self.engine.wait_change(self.name, key, min(self.due, deadline)):
                 return True
             if monotonic() >= deadline:
                 return False
@@ -300,7 +293,7 @@ class Contender:
         """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
         if monotonic() >= max(self.settled, self.wait.deadline):
             raise make_busy(find_unready(mark_holds(self.earlier)))
-        self.renewer.renew_in_time()
+        self.renew_in_time()
         self.engine.wait_change(self.name, None, monotonic() + PAUSE)
 
     def take_slots(self) -> None:
@@ -310,16 +303,8 @@ class Contender:
         self.has_slots = True
 
     def confirm(self) -> None:
-        self.renewer.renew()
+        self.renew()
         self.is_renewed = True
-
-
-class Renewer:
-    """Renews the lease of a waiter when that is due, whether the queue changes seldom or often."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.due = monotonic() + engine.period
 
     def renew(self) -> None:
         """Renew now. Raises Superseded if a contender asks us to end; Unreachable, Gone."""
@@ -371,7 +356,7 @@ def find_index(queue: "list[Entry]", key: "str | None") -> "int | None":
     return next((at for at, entry in enumerate(queue) if entry.key == key), None)
 
 
-def find_obstacles(earlier: "list[Entry]", claim: "Claim") -> "list[Entry]":
+def find_obstacles(earlier: "list[Entry]", claim: Claim) -> "list[Entry]":
     """Return those of the earlier entries that keep an entry with this claim from running."""
     return [earlier[at] for at in find_conflicts(claim, [other.record.claim for other in earlier])]
 

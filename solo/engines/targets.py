@@ -121,11 +121,9 @@ def read_password(target: Target) -> Target:
 
 
 def parse_url(url: str) -> Target:
-    """Return the Target of an engine's URL. Raises UsageError.
-
-    urllib's urlsplit() is of no use: versions of Python differ on `h,[::1]:3`.
-    """
+    """Return the Target of an engine's URL. Raises UsageError."""
     try:
+        # urllib's urlsplit() is of no use: versions of Python differ on `h,[::1]:3`.
         scheme, _, rest = url.partition("://")
         scheme = ALIASES.get(scheme.lower(), scheme.lower())
         if not is_scheme(scheme) or "#" in url or not unquote(url).isprintable():

@@ -8,7 +8,7 @@ from readers import some
 from readers.engines import ANSWERED, expect_answer, expect_entries, expect_last_run, expect_one, make_entry_record
 from readers.target import NUMBERS, Wire, attempt, expect, fuzzed, same
 from solo.engines import http, network, targets
-from solo.engines.s3 import credentials, document, engine, objects
+from solo.engines.s3 import document, engine, objects, sign
 
 LAST = 253402300799  # seconds since the epoch
 
@@ -49,7 +49,7 @@ def trip_document(rng):
 
 def open_s3(data: bytes) -> engine.S3:
     one = engine.S3(targets.parse_url("s3://b?endpoint=http://h"), 15.0, 1000.0)
-    one.store.keys = credentials.Keys("a", "b")
+    one.store.keys = sign.Keys("a", "b")
     one.store.connection = http.Connection(network.Timed(Wire(data, repeats=True)), "h")
     one.store.hang_up = lambda: None
     one.objects.repeat = lambda deadline, method, key, headers: one.store.ask(method, key, headers)  # once

@@ -11,9 +11,8 @@ from _signal import SIGKILL
 from time import monotonic, sleep
 
 from solo.engines import json, network
-from solo.engines.fields import NamedTuple
-from solo.engines.http import Connection, dial, find_text, parse_date
-from solo.engines.s3.sign import format_query
+from solo.engines.http import Connection, Headers, dial, find_text, parse_date
+from solo.engines.s3.sign import Keys, format_query
 from solo.errors import SoloError, Unreachable
 
 LARGEST = 1 << 20  # bytes of a file or an answer
@@ -30,16 +29,6 @@ GUARD = (
 )
 ELSEWHERE = ("role_arn", "sso_session", "sso_start_url", "login_session")
 IDENTITY = "Action=AssumeRoleWithWebIdentity&Version=2011-06-15"
-
-
-class Keys(NamedTuple):
-    """Access keys of one principal; `expires` is in seconds since the epoch, None for never; `source` names them in messages."""
-
-    identifier: str
-    secret: str
-    token: "str | None" = None
-    expires: "float | None" = None
-    source: str = ""
 
 
 class Settings:
@@ -281,7 +270,7 @@ def ask_instance(settings: Settings, timeout: float) -> Keys:
         raise make_missing("") from None
 
 
-def fetch_body(method: str, url: str, headers: "dict[str, str]", deadline: float) -> bytes:
+def fetch_body(method: str, url: str, headers: Headers, deadline: float) -> bytes:
     status, data = fetch(method, url, headers, deadline)
     if status != 200:
         raise Unreachable(f"cannot reach {url}: HTTP {status}")
@@ -289,17 +278,9 @@ def fetch_body(method: str, url: str, headers: "dict[str, str]", deadline: float
 
 
 def fetch(
-    method: str,
-    url: str,
-    headers: "dict[str, str]",
-    deadline: float,
-    body: str = "",
-    settings: "Settings | None" = None,
+    method: str, url: str, headers: Headers, deadline: float, body: str = "", settings: "Settings | None" = None
 ) -> "tuple[int, bytes]":
-    """Return the status and the body of an answer. With `settings` it may be over TLS, and by a proxy.
-
-    Raises Unreachable, SoloError.
-    """
+    """Return an answer's status and body. With `settings` it may be over TLS, and by a proxy. Raises Unreachable, SoloError."""
     scheme, _, rest = url.partition("://")
     netloc, slash, path = rest.partition("/")
     tls = None

@@ -105,7 +105,6 @@ class S3(Engine):
         return min(self.lives.values(), default=self.ttl) / RENEWALS
 
     def renew(self) -> "str | None":
-        """As Engine.renew."""
         sent, deadline, yields = monotonic(), self.objects.find_deadline(), None
         if self.period > self.ttl / RENEWALS:  # there is time
             deadline, yields = sent + self.period, self.yields
@@ -305,16 +304,12 @@ class S3(Engine):
         return encode(once), once
 
     def write_once(self, name: str, version: str, text: bytes) -> bool:
-        def change(document: Document) -> Document:
-            if document.once not in (version, text.decode()):
-                raise Changed
-            return document if document.once == text.decode() else document._replace(once=text.decode())
+        new = text.decode()
 
-        try:
-            self.objects.change(name, change)
-        except Changed:
-            return False
-        return True
+        def change(document: Document) -> Document:
+            return document._replace(once=new) if document.once == version != new else document
+
+        return self.objects.change(name, change).document.once == new
 
     def examine(self) -> "list[tuple[str, str]]":
         key = f"{self.objects.prefix}{PROBE}{make_word()}"
@@ -326,14 +321,10 @@ class S3(Engine):
             ("note", f"after the death of a host its names are free once a waiter has seen that for {proof}"),
         ]
         try:
-            self.store.ask("DELETE", key)
+            self.store.ask("DELETE", key, {})
         except SoloError as error:
             notes.append(("note", f"the object {key} remains, as it cannot be deleted: {error}"))
         return notes
-
-
-class Changed(Exception):
-    """The last period is no longer as it was read."""
 
 
 def extend(wait: "Wait", seconds: float, name: str, host: str) -> "Wait":

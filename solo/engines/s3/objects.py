@@ -15,8 +15,9 @@ from time import monotonic, sleep
 from solo.engines.engine import INVALID_ANSWER, pick_between
 from solo.engines.fields import NamedTuple
 from solo.engines.http import find_text, find_texts
+from solo.engines.network import Target
 from solo.engines.s3.document import Document, parse_document
-from solo.engines.s3.sign import quote
+from solo.engines.s3.sign import format_query, quote
 from solo.engines.s3.store import BUSY, CONFLICT, MISSING, NOT_MODIFIED, REFUSED, Reply, Store
 from solo.errors import SoloError, Unreachable
 from solo.kernel import decode, read_boot_clock
@@ -25,9 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from solo.engines.network import Target
-
     Change = Callable[[Document], Document]
+    Yields = Callable[[Document], float]
 
 PREFIX, SUFFIX = "solo", ".json"
 SLOWEST = 16.0  # times as seldom, if the store asks us to slow down
@@ -49,7 +49,7 @@ class State(NamedTuple):
 class Objects:
     """The objects below the prefix of a target. `states` are those of names as last read or written."""
 
-    def __init__(self, target: "Target", timeout: float) -> None:
+    def __init__(self, target: Target, timeout: float) -> None:
         self.where: str = target.shown
         self.store = Store(target, timeout)
         self.prefix = "".join(f"{quote(part)}/" for part in (target.path or PREFIX).split("/") if part)
@@ -82,7 +82,7 @@ class Objects:
         elif reply.status == 200:
             state = State(reply.etag, self.parse(name, reply))
         else:
-            self.store.refuse(reply, self.make_key(name))
+            raise self.store.refuse(reply, self.make_key(name))
         self.states[name] = state
         self.fresh.add(name)
         if state.document.proven == self.describe_proof(False):
@@ -134,13 +134,7 @@ class Objects:
                 f"{self.where}: the object {self.make_key(name)} has no queue of solo: {error} (remove the object)"
             ) from None
 
-    def change(
-        self,
-        name: str,
-        change: "Change",
-        end: "float | None" = None,
-        yields: "Callable[[Document], float] | None" = None,
-    ) -> State:
+    def change(self, name: str, change: "Change", end: "float | None" = None, yields: "Yields | None" = None) -> State:
         """Replace the document by what `change` returns for it, and return the state then.
 
         `change` may be called again, on the document that another contender or our own unanswered PUT wrote; what it raises
@@ -156,9 +150,7 @@ class Objects:
                 raise Contended(self.refusal) from None
             raise
 
-    def repeat_change(
-        self, name: str, change: "Change", end: float, yields: "Callable[[Document], float] | None"
-    ) -> State:
+    def repeat_change(self, name: str, change: "Change", end: float, yields: "Yields | None") -> State:
         attempt, longest = 0, LONGEST_PAUSE if yields is None else LONGEST_YIELD
         while True:
             deadline = min(end, self.find_deadline())
@@ -247,9 +239,9 @@ class Objects:
         names: list[str] = []
         query = {"list-type": "2", "prefix": self.prefix}
         while True:
-            reply = self.store.ask("GET", "", query=query)
+            reply = self.store.ask("GET", "", {}, query=format_query(query))
             if reply.status != 200:
-                self.store.refuse(reply, self.prefix)
+                raise self.store.refuse(reply, self.prefix)
             names += parse_names(reply.body.decode(), self.prefix)
             query["continuation-token"] = find_text(reply.body, "NextContinuationToken")
             if not query["continuation-token"]:
@@ -281,7 +273,7 @@ class Objects:
                 elif won:
                     raise SoloError(f"{self.where}: {UNSAFE}")
                 else:
-                    self.store.refuse(replies[0], key)
+                    raise self.store.refuse(replies[0], key)
         stores[1].hang_up()
         return losses
 

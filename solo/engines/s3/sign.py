@@ -7,14 +7,21 @@ from hashlib import sha256
 from hmac import digest as hmac
 from time import gmtime, strftime
 
+from solo.engines.fields import NamedTuple
 from solo.kernel import encode
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from solo.engines.s3.credentials import Keys  # which signs nothing, and quotes a form by this module
 
 ALGORITHM, SERVICE = "AWS4-HMAC-SHA256", "s3"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class Keys(NamedTuple):
+    """Access keys of one principal; `expires` is in seconds since the epoch, None for never; `source` names them in messages."""
+
+    identifier: str
+    secret: str
+    token: "str | None" = None
+    expires: "float | None" = None
+    source: str = ""
 
 
 def quote(text: str, safe: str = "") -> str:
@@ -29,12 +36,7 @@ def format_query(parameters: "dict[str, str]") -> str:
 
 
 def sign(
-    keys: "Keys",
-    region: str,
-    moment: float,
-    request: "tuple[str, str, str, str]",
-    headers: "dict[str, str]",
-    body: bytes,
+    keys: Keys, region: str, moment: float, request: "tuple[str, str, str, str]", headers: "dict[str, str]", body: bytes
 ) -> "dict[str, str]":
     """Return the headers that a request needs, with its signature.
 

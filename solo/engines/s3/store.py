@@ -11,17 +11,11 @@ from time import monotonic, sleep, time
 
 from solo.engines import network
 from solo.engines.fields import NamedTuple
-from solo.engines.http import Answer, Connection, dial, find_http_date, find_text
-from solo.engines.s3.credentials import Keys, Settings, find_keys
-from solo.engines.s3.sign import format_query, quote, sign
+from solo.engines.http import Answer, Connection, Headers, dial, find_http_date, find_text
+from solo.engines.s3.credentials import Settings, find_keys
+from solo.engines.s3.sign import Keys, quote, sign
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import read_boot_clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-    from solo.engines.network import Target
 
 LARGEST = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
@@ -56,7 +50,7 @@ class Reply(NamedTuple):
 class Store:
     """A bucket. `clock` is how far the store's wall clock is ahead of our boot clock; None before its first answer."""
 
-    def __init__(self, target: "Target", timeout: float) -> None:
+    def __init__(self, target: network.Target, timeout: float) -> None:
         shown = target.shown
         unknown = [key for key in target.settings if key not in SETTINGS]
         if unknown:
@@ -82,7 +76,7 @@ class Store:
         cafile = target.cafile or self.settings.find("AWS_CA_BUNDLE") or None
         self.tls = network.make_tls(target._replace(cafile=cafile)) if self.is_encrypted else None
 
-    def make_headers(self) -> "dict[str, str]":
+    def make_headers(self) -> Headers:
         """Return the headers of each PUT by which the bucket's policy may want objects encrypted."""
         sse, kms = self.target.settings.get("sse"), self.target.settings.get("kms")
         if kms and not (sse or "").startswith("aws:kms"):
@@ -149,31 +143,25 @@ class Store:
         self.refreshing.release()
 
     def ask(
-        self,
-        method: str,
-        key: str,
-        headers: "dict[str, str] | None" = None,
-        body: str = "",
-        query: "dict[str, str] | None" = None,
-        deadline: "float | None" = None,
+        self, method: str, key: str, headers: Headers, body: str = "", query: str = "", deadline: "float | None" = None
     ) -> Reply:
         """Return the answer to a request, also a refusal, or one of a store that is busy. Raises Unreachable, SoloError."""
         deadline = monotonic() + self.timeout if deadline is None else deadline
         for attempt in range(3):
-            answer, reply = self.ask_once(method, key, headers or {}, body, query or {}, deadline)
+            answer, reply = self.ask_once(method, key, headers, body, query, deadline)
             if answer.status in (*OK, NOT_MODIFIED, CONFLICT, REFUSED, *BUSY) or reply.code == "NoSuchKey":
                 return reply
             if attempt == 2 or not self.correct(answer, reply):
                 break
-        self.refuse(reply, key)
+        raise self.refuse(reply, key)
 
     def ask_once(
-        self, method: str, key: str, headers: "dict[str, str]", body: str, query: "dict[str, str]", deadline: float
+        self, method: str, key: str, headers: Headers, body: str, query: str, deadline: float
     ) -> "tuple[Answer, Reply]":
         """Send a request and return its answer. Raises Unreachable, SoloError. Any exception closes the connection."""
-        path, text = f"{self.root}/{quote(key, '/')}", format_query(query)
+        path = f"{self.root}/{quote(key, '/')}"
         keys = self.renew_keys()
-        parts = method, self.netloc, path, text
+        parts = method, self.netloc, path, query
         try:
             if method == "PUT":
                 headers = {**headers, **self.headers, **make_digest(body.encode())}
@@ -183,7 +171,7 @@ class Store:
                 one = dial(self.settings.find, self.host, self.port, deadline, self.tls)
                 connection = self.connection = Connection(network.Timed(one), self.netloc)
             connection.sock.deadline = deadline
-            connection.request(method, f"{path}?{text}" if text else path, body, signed)
+            connection.request(method, f"{path}?{query}" if query else path, body, signed)
             answer = connection.getresponse()
             data = answer.read(LARGEST)
             if len(data) >= LARGEST:
@@ -224,15 +212,15 @@ class Store:
             self.hang_up()
         return is_other
 
-    def refuse(self, reply: Reply, key: str) -> "NoReturn":
-        """Raise SoloError for an answer that asking again does not change; Unreachable for that of a busy store."""
+    def refuse(self, reply: Reply, key: str) -> SoloError:
+        """Return SoloError for an answer that asking again does not change; Unreachable for that of a busy store."""
         code = reply.describe()
         if reply.status in BUSY:
-            raise Unreachable(f"cannot reach {self.where}: {code}")
+            return Unreachable(f"cannot reach {self.where}: {code}")
         text = find_text(reply.body, "Message") or f"for {key}"
         source = f"; keys of {self.keys.source}" if self.keys else ""
         hint = HINTS.get(code, f"region {self.region}{source}")
-        raise SoloError(f"{self.where}: {code}: {' '.join(text.split()).rstrip('.')} ({hint})")
+        return SoloError(f"{self.where}: {code}: {' '.join(text.split()).rstrip('.')} ({hint})")
 
     def hang_up(self) -> None:
         if self.connection is not None:
@@ -240,7 +228,7 @@ class Store:
             self.connection = None
 
 
-def make_digest(body: bytes) -> "dict[str, str]":
+def make_digest(body: bytes) -> Headers:
     """Return the header that a bucket with Object Lock demands."""
     try:
         digest = md5(body, usedforsecurity=False).digest()
