@@ -207,8 +207,7 @@ class EngineHold:
         from solo.contention.period import parse_ran
 
         with self.lease.lock:
-            ran: LastRun | None = parse_ran(self.engine.read_once(name)[0])
-        return ran
+            return parse_ran(self.engine.read_once(name)[0])
 
     def write_once(self, name: str, before: "LastRun | None", ran: "LastRun | None") -> bool:
         from solo.contention.period import format_ran, parse_ran

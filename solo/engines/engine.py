@@ -23,10 +23,8 @@ SKEWED = 1.5  # seconds; some servers report their time in whole seconds
 KEPT = 100  # outcomes of a name
 VERSION = 1  # of an entry record: launchers of several versions may share an engine
 # What Engine.examine says of several engines.
-FIRST_COME, RESTORED = (
-    "first come, first served over all hosts",
-    "restoring a backup forgets locks, and SOLO_TOKEN may repeat",
-)
+FIRST_COME = "first come, first served over all hosts"
+RESTORED = "restoring a backup forgets locks, and SOLO_TOKEN may repeat"
 # Exceptions that reading an invalid answer raises.
 INVALID_ANSWER = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 

@@ -188,10 +188,7 @@ class Lease:
         return f"the lease at {self.engine.where} was not renewed for {since}{why}"
 
     def end(self) -> None:
-        """Give the lease back: the command has ended. An engine that cannot be reached forgets it after the ttl.
-
-        Raises SoloError, Gone.
-        """
+        """Give the lease back. An engine that cannot be reached forgets it after the ttl. Raises SoloError, Gone."""
         self.stop.send()
         self.dead_man.disarm()
         longest = RETRY if self.problem else 2 * self.engine.timeout

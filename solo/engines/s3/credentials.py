@@ -21,14 +21,12 @@ ROLES = "/latest/meta-data/iam/security-credentials/"
 TOKEN_LIFE = "21600"  # seconds
 TICK = 0.01  # seconds
 INSTANCE_TIMEOUT = 1.0  # seconds: elsewhere nobody answers
-EXPORT = "credential_process = aws configure export-credentials"
 # Runs $1. When our end of its stdin closes, as it does when solo dies, it kills its whole process group.
 GUARD = (
     "exec 3<&0 </dev/null; (read -r line <&3; kill -KILL 0) >/dev/null & exec 3<&-;"
     ' (eval "$1"); code=$?; kill -KILL $!; wait $! 2>/dev/null; exit $code'
 )
 ELSEWHERE = ("role_arn", "sso_session", "sso_start_url", "login_session")
-IDENTITY = "Action=AssumeRoleWithWebIdentity&Version=2011-06-15"
 
 
 class Settings:
@@ -128,11 +126,12 @@ def find_keys(settings: Settings, timeout: float) -> Keys:
         file, arn = profile.get("web_identity_token_file", ""), profile["role_arn"]
     if file and arn:
         return ask_sts(settings, file, arn, timeout)
-    for key in ELSEWHERE:
-        if profile.get(key):
-            raise SoloError(
-                f"{where}: {key}: solo assumes no role and asks no SSO (add a profile with `{EXPORT} --profile {settings.name}`)"
-            )
+    elsewhere = [key for key in ELSEWHERE if profile.get(key)]
+    if elsewhere:
+        export = f"credential_process = aws configure export-credentials --profile {settings.name}"
+        raise SoloError(
+            f"{where}: {elsewhere[0]}: solo assumes no role and asks no SSO (add a profile with `{export}`)"
+        )
     if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
         token = profile.get("aws_session_token") or None
         return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token, None, where)
@@ -234,7 +233,7 @@ def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
     url = settings.find("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL", key="sts.endpoint_url") or default
     session = settings.find("AWS_ROLE_SESSION_NAME", key="role_session_name") or "solo"
     words = {"RoleArn": arn, "RoleSessionName": session, "WebIdentityToken": read_token(file)}
-    body = f"{IDENTITY}&{format_query(words)}"
+    body = f"Action=AssumeRoleWithWebIdentity&Version=2011-06-15&{format_query(words)}"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     status, data = fetch("POST", url, headers, monotonic() + timeout, body, settings)
     known = {name: find_text(data, name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")}

@@ -130,9 +130,8 @@ class Objects:
         try:
             return parse_document(reply.body)
         except INVALID_ANSWER as error:
-            raise Foreign(
-                f"{self.where}: the object {self.make_key(name)} has no queue of solo: {error} (remove the object)"
-            ) from None
+            why = f"the object {self.make_key(name)} has no queue of solo: {error}"
+            raise Foreign(f"{self.where}: {why} (remove the object)") from None
 
     def change(self, name: str, change: "Change", end: "float | None" = None, yields: "Yields | None" = None) -> State:
         """Replace the document by what `change` returns for it, and return the state then.
@@ -248,10 +247,7 @@ class Objects:
                 return names
 
     def race(self, key: str) -> int:
-        """Write an object twice at the same moment, repeatedly, first a new one. Return how often one PUT was refused.
-
-        Raises SoloError if both succeed, Unreachable if none does.
-        """
+        """Return how often one of two racing PUTs was refused. Raises SoloError if both succeed, Unreachable if none does."""
         from concurrent.futures import ThreadPoolExecutor
 
         stores = self.store, Store(self.store.target, self.store.timeout)

@@ -51,7 +51,7 @@ class Store:
     """A bucket. `clock` is how far the store's wall clock is ahead of our boot clock; None before its first answer."""
 
     def __init__(self, target: network.Target, timeout: float) -> None:
-        shown = target.shown
+        self.where = shown = target.shown
         unknown = [key for key in target.settings if key not in SETTINGS]
         if unknown:
             raise UsageError(f"--via {shown}: {unknown[0]}: no such setting (there are {', '.join(SETTINGS)})")
@@ -60,7 +60,6 @@ class Store:
         if (target.user is None) != (target.password is None):
             raise UsageError(f"--via {shown}: an access key is a user and a password (in the [via.NAME] of a file)")
         self.target = target
-        self.where = shown
         self.timeout = timeout
         self.bucket = target.hosts[0][0]
         self.settings = Settings()
@@ -97,9 +96,8 @@ class Store:
                     raise ValueError
                 self.host, self.port = network.split_host(netloc, 443 if scheme == "https" else 80)
             except ValueError:
-                raise UsageError(
-                    f"--via {self.where}: {self.endpoint}: not an endpoint (like https://host:9000)"
-                ) from None
+                wrong = f"{self.endpoint}: not an endpoint (like https://host:9000)"
+                raise UsageError(f"--via {self.where}: {wrong}") from None
             self.is_encrypted = scheme == "https"
             self.netloc = netloc
             self.root = "".join(f"/{quote(part)}" for part in (*filter(None, path.split("/")), self.bucket))
