@@ -36,7 +36,6 @@ class Link:
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
         self.where = target.shown
         self.hosts = target.hosts
-        self.ttl = ttl
         self.timeout = timeout
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
         self.has_address, self.skew = "hostaddr" in settings, 0.0
