@@ -116,7 +116,6 @@ def test_show_prints_holder_processes_waiters_and_skips(lab, via):
     # A pid may have fewer digits than the others: they start again at 300.
     assert f"by pid {holder.pid} (" in text and re.search(rf"1 +{waiter.pid} ", text)
     assert re.search(rf"{inner} +sleeping", text)
-    finish(holder)
 
 
 def test_show_of_parent_names_nested_holder(lab):
@@ -267,7 +266,7 @@ def test_stop_leaves_a_holder_alone_that_arrives_after_its_look(lab):
 
 @pytest.mark.parametrize("subcommand", ["stop", "show"])
 def test_refused_name_does_not_hide_the_next(lab, subcommand):
-    holder = lab.hold("b")
+    lab.hold("b")
     (lab.directory / "a").mkdir()
     (lab.directory / "a").chmod(0o777)
 
@@ -275,7 +274,6 @@ def test_refused_name_does_not_hide_the_next(lab, subcommand):
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and result.stderr.startswith(b"solo: a: ")
     assert b"b" in result.stdout
-    finish(holder)
 
 
 def test_stop_ends_orphans_and_all_shared_holders(lab):

@@ -2,7 +2,7 @@
 
 import re
 
-from conftest import finish, until
+from conftest import until
 
 
 def explain(lab, *words, prefix=(), **options):
@@ -43,7 +43,6 @@ def test_held_name_is_explained_as_the_run_would_end(lab):
     assert explain(lab, "--slots", "3", "--via", "socket", *words)[1]["now"] == "it runs at once"
 
     assert [file for file in sorted(lab.directory.rglob("*")) if ".seat." not in file.name] == before
-    finish(holder)
 
 
 def test_refusal_is_explained_by_the_error_of_the_run(lab):

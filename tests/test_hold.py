@@ -61,11 +61,11 @@ def start_waiting_hold(lab, target, *words):
 
 @pytest.fixture
 def target(lab):
-    """A process that lives until its stdin is closed."""
     return start_target(lab)
 
 
 def start_target(lab, *prefix):
+    """Start a process that lives until its stdin is closed."""
     process = lab.start_words(*prefix, "sh", "-c", "echo $$; read line; exit 0")
     process.own = int(read_line(process))
     return process
@@ -551,10 +551,8 @@ def test_history_shows_how_a_kept_hold_ended(lab, target):
 
     released, ended, skip = rows["a", "released"], rows["b", "ended"], rows["a", "skipped"]
     assert released["ran"] >= 0 and ended["ran"] is None
-    assert [(row["launcher"], row["child"]) for row in (released, ended, skip)] == [
-        *[(None, target.own)] * 2,
-        (skipped.pid, None),
-    ]
+    pids = [(row["launcher"], row["child"]) for row in (released, ended, skip)]
+    assert pids == [(None, target.own), (None, target.own), (skipped.pid, None)]
     assert f" {skipped.pid} ".encode() in lab.run("history").stdout
 
 
@@ -736,8 +734,7 @@ def test_parent_is_the_subshell_that_called(lab, shell):
     assert read_line(process) == ""
     [row] = lab.list()
 
-    process.kill()
-    process.wait()
+    kill(process)
 
     assert row["child"] != process.pid and try_job(lab)[0] == 75
     for pid in (row["child"], *find_children(row["child"])):
@@ -782,10 +779,8 @@ def test_export_sets_the_variables_of_the_hold_alone(lab, shell):
 
 def test_eval_fails_with_the_status_of_a_hold_that_failed(lab, shell):
     holder = lab.hold("busy")
-    evals = [
-        f'eval "$("$SOLO" hold --export {words} 2>/dev/null)"'
-        for words in ("--pid $$ busy", "--pid $$ -q -E 7 busy", "--pid $$ --bogus j")
-    ]
+    lines = ("--pid $$ busy", "--pid $$ -q -E 7 busy", "--pid $$ --bogus j")
+    evals = [f'eval "$("$SOLO" hold --export {words} 2>/dev/null)"' for words in lines]
 
     assert run_in(lab, shell, "".join(f"{words}; echo $?; " for words in evals))[:2] == (0, "75\n7\n125\n")
     assert run_in(lab, shell, f"set -e; {evals[0]}; echo went on")[:2] == (75, "")
@@ -826,9 +821,7 @@ def test_shell_that_has_read_the_variables_has_the_name(lab, target):
     points = list_calls(lab, "hold", "--pid", str(target.own), "--export", "job")
     for point in tally.choose(points, SAMPLE):
         assert lab.run("release", "job").returncode in (0, 125)
-        call, number = point.split()
-        prefix = inject(lab, f"{call}:signal=KILL:when={number}")
-        out = lab.run("hold", "--pid", str(target.own), "--export", "job", prefix=prefix).stdout.decode()
+        out = hold(lab, target, "--export", "job", prefix=inject(lab, point)).stdout.decode()
         if "SOLO_TOKEN" in out:
             assert find_row(lab, "job"), point
         else:
@@ -839,7 +832,7 @@ def test_shell_that_has_read_the_variables_has_the_name(lab, target):
 
 
 def list_calls(lab, *words):
-    """Return [(call, number)] of the system calls of a run of solo, from its first access to the directory on."""
+    """Return a kill, as `inject` takes it, at each system call of a run of solo from its first access to the directory on."""
     trace = lab.path / "trace"
     lab.run(*words, prefix=("strace", "-qq", "-s", "200", "-o", trace))
     return read_calls(lab, trace)
@@ -852,13 +845,8 @@ def read_calls(lab, trace):
             counts[match[1]] = counts.get(match[1], 0) + 1
             has_accessed = has_accessed or str(lab.directory) in row
             if has_accessed:
-                points.append(f"{match[1]} {counts[match[1]]}")
+                points.append(f"{match[1]}:signal=KILL:when={counts[match[1]]}")
     return points
-
-
-def kill_at(lab, point, *words):
-    call, number = point.split()
-    return lab.run(*words, prefix=inject(lab, f"{call}:signal=KILL:when={number}")).returncode
 
 
 def check_after_kill(lab, point, target, names):
@@ -882,7 +870,7 @@ def test_sigkill_at_every_system_call_of_hold_leaves_nothing_stuck(lab):
     statuses = set()
     for point in tally.choose(points, SAMPLE):
         target = start_target(lab)
-        status = kill_at(lab, point, "hold", "--pid", str(target.own), *names)
+        status = hold(lab, target, *names, prefix=inject(lab, point)).returncode
         statuses.add(status)
         assert status != 0 or len(lab.list()) == 2, point
         check_after_kill(lab, point, target, names)
@@ -896,7 +884,7 @@ def test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none(lab):
     points = list_calls(lab, "hold", "--for", "1h", *names)
     lab.run("stop", "-k", "1ms", *names)
     for point in tally.choose(points, SAMPLE):
-        status = kill_at(lab, point, "hold", "--for", "1h", *names)
+        status = lab.run("hold", "--for", "1h", *names, prefix=inject(lab, point)).returncode
         assert status in (0, -signal.SIGKILL), point
         # The process of a hold that is not complete ends, and leaves one name after the other.
         until(lambda: len(lab.list()) in ((0, 2) if status else (2,)))
@@ -926,8 +914,7 @@ def test_sigkill_at_every_system_call_of_a_hold_by_descriptor_leaves_nothing_stu
     trace = lab.path / "trace"
     run_block("strace", "-qq", "-s", "200", "-o", trace)
     for point in tally.choose(read_calls(lab, trace), SAMPLE):
-        call, number = point.split()
-        status, rows = run_block(*inject(lab, f"{call}:signal=KILL:when={number}"))
+        status, rows = run_block(*inject(lab, point))
         assert status in (0, 128 + signal.SIGKILL) and (status or len(rows) == 2), (point, status, rows)
         tally.add(kills=1, launchers=1)
 
@@ -944,7 +931,7 @@ def test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck(lab):
         target = start_target(lab)
         assert hold(lab, target, *names).returncode == 0, point
         waiter = lab.start_waiter(names[0], tag="ran")
-        status = kill_at(lab, point, "release", *names)
+        status = lab.run("release", *names, prefix=inject(lab, point)).returncode
         if status == 0 or not lab.list():
             assert waiter.wait(PATIENCE) == 0, point
         end_target(target)

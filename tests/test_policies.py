@@ -1,6 +1,4 @@
-"""Policies about other contenders: N of --wait, --latest, --replace, --replace-after, --loud-after, the count of
-skips.
-"""
+"""Policies about other contenders: N of --wait, --latest, --replace, --replace-after, --loud-after, count of skips."""
 
 import os
 import re
@@ -147,9 +145,8 @@ def test_last_of_several_latest_acquires_past_stopped_waiter(lab, via):
     until(lambda: read_state(stopped.pid) == "T")
     contenders = []
     for number in range(4):
-        contenders.append(
-            lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log")
-        )
+        words = ("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log")
+        contenders.append(lab.start(*words))
         until(lambda: any(row["launcher"] == contenders[-1].pid for row in lab.list()))
 
     assert [process.wait(PATIENCE) for process in contenders[:-1]] == [75] * 3
@@ -202,11 +199,12 @@ def test_replace_ends_waiters_and_earlier_replacer(lab, via):
     assert statuses == [-signal.SIGTERM] * 5 and lab.read_log() == []
 
 
-def test_replace_kills_after_grace(lab, via):
+@pytest.mark.parametrize("words", ["--replace -k 200ms", "--wait 50ms --replace-after 0s -k 300ms"])
+def test_stubborn_holder_is_killed_after_grace(lab, via, words):
+    """With --replace-after it has run for so long when the wait is over: then it is ended, however long that takes."""
     holder = lab.hold("job", script=IGNORE_TERM)
 
-    assert lab.run("--replace", "-k", "200ms", "-n", "job", "true").returncode == 0
-
+    assert lab.run(*words.split(), "-n", "job", "true").returncode == 0
     assert holder.wait(PATIENCE) == -signal.SIGKILL
 
 
@@ -390,7 +388,7 @@ def test_new_holder_gets_one_sigterm(lab, line):
 
 
 def test_replacer_keeps_one_descriptor_of_each_holder(lab):
-    holder = lab.hold("job", script="trap '' TERM; echo $$; read line")
+    lab.hold("job", script="trap '' TERM; echo $$; read line")
     replacer = lab.start("--replace", "-k", "1h", "-n", "job", "true")
     until(lambda: lab.count_waiting("job") == 1 and is_blocked(replacer.pid))
 
@@ -398,7 +396,6 @@ def test_replacer_keeps_one_descriptor_of_each_holder(lab):
     open_files = [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)]
 
     assert [path for path in open_files if "/.hold." in path] == [str(lab.find_hold("job"))]
-    finish(holder)
 
 
 # --- --replace-after ---------------------------------------------------------------------------------------------
@@ -446,15 +443,6 @@ def test_waiter_with_replace_after_acquires_before_if_the_holder_ends(lab, via):
     assert (late.returncode, late.stderr.endswith(b"; waited 200ms\n")) == (75, True)
     assert finish(holder)[0] == 0
     assert finish(waiter)[:2] == (0, "ran\n")
-
-
-def test_wait_does_not_limit_replace_after(lab):
-    """The holder has run for so long when the wait is over: then it is ended, however long that takes."""
-    holder = lab.hold("job", script=IGNORE_TERM)
-
-    result = lab.run("--wait", "50ms", "--replace-after", "0s", "-k", "300ms", "-n", "job", "true")
-
-    assert (result.returncode, holder.wait(PATIENCE)) == (0, -signal.SIGKILL)
 
 
 def test_replace_after_ends_the_waiters_in_its_way_too(lab, via):
@@ -508,19 +496,22 @@ with solo.Lock("job"):
 """
 
 
-@pytest.mark.parametrize("words", [[], ["-w", "forever"], ["--replace"], ["--replace-after", "0"]], ids=" ".join)
-def test_run_below_a_program_that_holds_its_name_is_refused(lab, words):
+REFUSED = ("125\n", "an ancestor of this process: it would wait for itself")
+IN_A_THREAD = "other = threading.Thread(target=ask); other.start(); other.join()"
+
+
+@pytest.mark.parametrize(
+    "code, end",
+    [
+        *[(f"ask({words})", REFUSED) for words in ("", "'-w', 'forever'", "'--replace'", "'--replace-after', '0'")],
+        (IN_A_THREAD, ("75\n", "busy: held for")),  # the other thread may release the name meanwhile
+    ],
+)
+def test_run_below_a_program_that_holds_its_name_is_refused(lab, code, end):
     """The program waits for it, so it must neither wait for the program nor end it."""
-    status, out, err = lab.run_code(ASK.format(f"ask(*{words})"))
+    status, out, err = lab.run_code(ASK.format(code))
 
-    assert (status, out) == (0, "125\n") and "an ancestor of this process: it would wait for itself" in err
-
-
-def test_run_below_a_program_with_another_thread_is_busy(lab):
-    """The other thread may release the name meanwhile."""
-    status, out, err = lab.run_code(ASK.format("other = threading.Thread(target=ask); other.start(); other.join()"))
-
-    assert (status, out) == (0, "75\n") and "busy: held for" in err
+    assert (status, out) == (0, end[0]) and end[1] in err
 
 
 @pytest.mark.tool("strace")
@@ -590,11 +581,9 @@ def test_weaker_holds_do_not_reset_skips(lab):
     """A contender skipped again and again becomes loud, whatever runs beside the holder meanwhile."""
     lab.hold("job", "-s")
     lab.hold("up/a")
-    ends = []
+    ends, loud = [], ("-q", "-E", "0", "--loud-after", "2")
     for _ in range(4):
-        ends.append(
-            [lab.run("-q", "-E", "0", "--loud-after", "2", "-n", name, "true").returncode for name in ("job", "up")]
-        )
+        ends.append([lab.run(*loud, "-n", name, "true").returncode for name in ("job", "up")])
         assert lab.run("-s", "-n", "job", "true").returncode == lab.run("-n", "up/b", "true").returncode == 0
 
     assert ends == [[0, 0], [0, 0], [75, 75], [75, 75]]
@@ -609,8 +598,7 @@ def test_hold_without_run_does_not_reset_skips(lab):
     finish(holder)
     assert lab.run("-n", "a", "-n", "b", "true").returncode == 75
 
-    gate = (lab.directory / "a/.gate").read_text().split()
-    assert int(gate[1]) == 1
+    assert int((lab.directory / "a/.gate").read_text().split()[1]) == 1
 
 
 def test_hold_without_run_does_not_undo_the_reset_by_a_run_beside_it(lab):

@@ -19,7 +19,7 @@ import urllib.parse
 
 import pytest
 import tally
-from conftest import finish, read_line, until
+from conftest import finish, kill, read_line, until
 from fleet import Clock, Host, find_overlaps, is_growing, read_life
 from servers import S3, ask, serve, serve_alone
 from stub import Stub
@@ -179,8 +179,7 @@ def test_process_is_killed_at_its_time_limit(home, process):
     """A child that was left in the background still has the pipe of the answer."""
     file = write_hanging_process(home)
     if process == "a child":
-        script = home["HOME"] / "hang.sh"
-        script.write_text(f"#!/bin/sh\nsleep 1000 & echo $! >{file}\n")
+        (home["HOME"] / "hang.sh").write_text(f"#!/bin/sh\nsleep 1000 & echo $! >{file}\n")
 
     with pytest.raises(SoloError, match="no answer"):
         find(home, timeout=1.0)
@@ -234,9 +233,8 @@ def test_web_identity_gets_the_keys_of_its_role_from_sts(home, place):
         write_profile(home, shared="[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
         environment.update(AWS_WEB_IDENTITY_TOKEN_FILE=token, AWS_ROLE_ARN=arn, AWS_ROLE_SESSION_NAME="pod")
     else:
-        write_profile(
-            home, f"[default]\nrole_arn = {arn}\nweb_identity_token_file = {token}\nrole_session_name = pod\n"
-        )
+        role = f"role_arn = {arn}\nweb_identity_token_file = {token}\nrole_session_name = pod\n"
+        write_profile(home, f"[default]\n{role}")
 
     assert find(environment)[:4] == ("AKID", "s/+=", "t==", 1795413600.0)
     assert (asked["RoleArn"], asked["WebIdentityToken"], asked["RoleSessionName"]) == (arn, "ey.J&", "pod")
@@ -366,9 +364,7 @@ def test_refusal_ends_a_waiter_at_once_in_one_line(hosts, server, change, words)
     if "SOLO_VIA" in change:
         environment["SOLO_VIA"] = server.url.replace(S3.bucket, "nowhere")
 
-    result = hosts.run(
-        "-n", hosts.job, "-w", "1h", "--", "sh", "-c", "echo ran >>$LAB/log", env=environment, timeout=30
-    )
+    result = hosts.run("-n", hosts.job, "-w", "1h", "--", *RUN, env=environment, timeout=30)
 
     assert (result.returncode, result.stderr.count(b"\n"), hosts.read_log()) == (125, 1, []), result.stderr
     assert words.encode() in result.stderr and b"Traceback" not in result.stderr
@@ -465,9 +461,7 @@ def test_store_that_ignores_conditions_is_refused_each_time(lab, memory, ignored
 def test_two_contenders_at_a_new_store_both_prove_it(lab, memory, ignored):
     """Both have read that the object is missing before one may write."""
     memory.ignored = ignored
-    barrier = threading.Barrier(2)
-
-    met = []
+    barrier, met = threading.Barrier(2), []
 
     def answer(request, data):
         if request.command == "GET" and len(met) < 2:
@@ -600,7 +594,7 @@ INVALID = [
 def test_invalid_answer_fails_in_one_line_without_a_run(lab, memory, answer):
     memory.refusals = [answer] * 50
 
-    result = lab.run("-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30)
+    result = lab.run("-n", "job", "--ttl", "3s", "--", *RUN, timeout=30)
 
     assert result.returncode in (69, 125) and lab.read_log() == []
     assert result.stderr.count(b"\n") == 1 and not any(word in result.stderr for word in (b"bug", b"\x1b"))
@@ -617,7 +611,7 @@ def test_one_invalid_answer_to_a_renewal_is_harmless(lab, memory):
 
 
 def test_listing_has_several_pages(lab, memory):
-    holder = lab.hold("a/b c")
+    lab.hold("a/b c")
     pages = [
         b"<Key>locks/a/b%20c.json</Key><Key>locks/.probe-1</Key><Key>locks/%zz.json</Key><NextContinuationToken>n</NextContinuationToken>",
         b"<Key>locks/other.txt</Key>",
@@ -633,7 +627,6 @@ def test_listing_has_several_pages(lab, memory):
     memory.service.answer = answer
 
     assert [row["name"] for row in json.loads(lab.run("list", "--json").stdout)] == ["a/b c"]
-    finish(holder)
 
 
 # --- a crowd ------------------------------------------------------------------------------------------------------------------
@@ -768,10 +761,8 @@ class SecureS3(S3):
     @property
     def frontend(self):
         key, certificate = self.path / "key.pem", self.path / "cert.pem"
-        words = (
-            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-        )
-        ask(*words.split(), "-keyout", key, "-out", certificate)
+        words = "-newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+        ask("openssl", "req", "-x509", *words.split(), "-keyout", key, "-out", certificate)
         return f"ssl_endpoint=127.0.0.1:{self.port} ssl_certificate={certificate} ssl_private_key={key}"
 
     def open(self):
@@ -828,8 +819,7 @@ def leave_dead_entry(hosts, ttl="3s"):
     """Hold the name, kill launcher and command, and wait until views no longer show the entry."""
     holder = hosts.start("-n", hosts.job, "--ttl", ttl, "--", "sh", "-c", "echo; read line")
     read_line(holder)
-    holder.kill()
-    holder.wait()
+    kill(holder)
     until(lambda: hosts.list(hosts.job) == [])
 
 

@@ -30,9 +30,8 @@ def screen(lab):
     opened = []
 
     def open_screen(*words, width=100, height=24, **environment):
-        opened.append(
-            Tmux([lab.script, *words], {**lab.environment, "LC_ALL": "C.UTF-8", **environment}, width, height)
-        )
+        environment = {**lab.environment, "LC_ALL": "C.UTF-8", **environment}
+        opened.append(Tmux([lab.script, *words], environment, width, height))
         return opened[-1]
 
     yield open_screen
@@ -53,16 +52,13 @@ def hold_many(lab, count=MANY):
 
 
 def parse_metrics(text):
-    """Return {(sample, name, via): value}. Every sample has a family with a HELP and a TYPE line, and one directory and user;
-    the version has no name.
-    """
+    """Return {(sample, name, via): value}. Each has a HELP and a TYPE, and one directory and user; the version has no name."""
     families = list(parser.text_string_to_metric_families(text))
     assert all(family.documentation and family.type != "unknown" for family in families)
     [build] = [family.samples for family in families if family.name == "solo_build_info"]
     [common] = {(sample.labels["dir"], sample.labels["user"]) for family in families for sample in family.samples}
-    assert [(sample.labels, sample.value) for sample in build] == [
-        ({"version": __version__, "dir": common[0], "user": common[1]}, 1)
-    ]
+    labels = {"version": __version__, "dir": common[0], "user": common[1]}
+    assert [(sample.labels, sample.value) for sample in build] == [(labels, 1)]
     return {
         (sample.name, sample.labels["name"], sample.labels["via"]): sample.value
         for family in families
@@ -157,10 +153,8 @@ def test_metrics_of_slots_say_how_many_there_are_and_how_many_are_taken(lab):
     finish(holder)
     free = read_metrics(lab)
 
-    assert [(each["solo_held"], each["solo_slots"], each["solo_slots_taken"]) for each in (held, free)] == [
-        (1, 4, 3),
-        (0, 4, 0),
-    ]
+    found = [(each["solo_held"], each["solo_slots"], each["solo_slots_taken"]) for each in (held, free)]
+    assert found == [(1, 4, 3), (0, 4, 0)]
     lab.run("-n", "job", "true")
     assert "solo_slots" not in read_metrics(lab)
 
@@ -212,7 +206,6 @@ def test_json_of_a_name_that_is_not_utf_8_is_valid(lab, view):
     assert row["name"] == "a\\xff" and b"a\\xff" in lab.run(*view).stdout
     json.dumps(row, ensure_ascii=False).encode()  # no lone surrogate is left, and the other text is unchanged
     assert "\U0001f480\\udc80" in (row if "command" in row else row["holds"][0])["command"]
-    finish(holder)
 
 
 def test_metrics_output_is_readable_by_others_and_replaces_no_device_or_link(lab):
@@ -291,7 +284,7 @@ def test_empty_view_names_the_directory_on_a_terminal_only(lab, screen):
 
 @pytest.mark.tool("tmux")
 def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen):
-    holder = lab.hold("busy")
+    lab.hold("busy")
     lab.run("-n", "busy", "true")
     lab.run("-n", "bad", "false")
     lab.run("-n", "good", "true")
@@ -305,13 +298,12 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
     assert lines[0].split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"]
     assert any(row.startswith("busy") and "=" in row and "o" in row for row in plain[1:4])
     assert [find_percentile(list(range(1, 101)), percent) for percent in (50, 95, 100)] == [50, 95, 100]
-    finish(holder)
 
 
 def test_list_and_show_print_which_slot_of_how_many(lab):
     for _ in range(2):
         lab.hold("pool", "--slots", "4")
-    taken = lab.hold("pool", "--slots", "4,2")
+    lab.hold("pool", "--slots", "4,2")
     waiter = lab.start_waiter("pool", "--slots", "4", tag="waiter")
 
     head, *rows = lab.run("list", "--via", "file").stdout.decode().splitlines()
@@ -321,7 +313,6 @@ def test_list_and_show_print_which_slot_of_how_many(lab):
     assert modes == ["slot 0 of 4", "slot 1 of 4", "2 of 4 slots", "1 of 4 slots"]
     assert ", slot 1 of 4, file\n" in shown and ", 2 of 4 slots, file\n" in shown
     assert re.search(rf"\nwaiting:\nPLACE .*\n1 +{waiter.pid} +\S+ +1 of 4 slots ", shown)
-    finish(taken)
 
 
 NOTED = ("--note", "migration until noon on db1")
@@ -392,9 +383,8 @@ def test_views_respect_no_color_and_escape_control_characters(lab, terminal, wor
     subprocess.run([lab.script, "-n", "job", "sh", "-c", ":", "\x1b]0;evil\x07\x1b[2J"], env=lab.environment)
     lab.hold("job")
 
-    colored, plain = (
-        terminal(lab.script, *words, TERM="xterm-256color", **more).read_to_end() for more in ({}, {"NO_COLOR": "1"})
-    )
+    opened = [terminal(lab.script, *words, TERM="xterm-256color", **more) for more in ({}, {"NO_COLOR": "1"})]
+    colored, plain = [each.read_to_end() for each in opened]
 
     assert b"\x1b[32m" in colored or b"\x1b[1;32m" in colored or words[0] == "show"
     assert b"\x1b[3" not in plain and b"job" in plain
@@ -502,7 +492,7 @@ def test_recent_history_reads_the_end_of_a_journal_only(lab):
     [*_, last] = journal.read_text().splitlines(True)
     old = [re.sub(r"^ended [\d.]+(.*) token=\d+", rf"ended {1.6e9 + n:.3f}\1 token={n}", last) for n in range(4000)]
     journal.write_text("".join([*old, last]))
-    holder = lab.hold("long")
+    lab.hold("long")
     until(lambda: len(lab.history("long")) == 1)
     long = lab.find_journal("long")
     long.write_text(re.sub(r"(?m)^started [\d.]+", f"started {1.6e9:.3f}", long.read_text()) + "".join(old))
@@ -512,7 +502,6 @@ def test_recent_history_reads_the_end_of_a_journal_only(lab):
     assert sum(int(call.rpartition("= ")[2]) for call in calls if call.startswith("pread64")) < 20_000
     assert len(lab.history("job")) == 4001 and len(lab.history("--since", "10m", "job")) == 1
     assert [row["outcome"] for row in lab.history("--since", "10m", "long")] == ["running"]
-    finish(holder)
 
 
 @pytest.mark.tool("tmux")
@@ -520,7 +509,7 @@ def test_views_show_what_is_usual_and_mark_an_overdue_run(lab, screen):
     words = ("-n", "job", "--", "sh", "-c", "read line; exit 0")
     for _ in range(5):
         assert lab.run(*words, stdin=subprocess.DEVNULL).returncode == 0
-    holder = lab.start(*words)
+    lab.start(*words)
     until(lambda: [row["child"] for row in lab.collect("job") if row["child"]])
     [row] = lab.list("--json")
     lab.hasten("solo.history.usual.LEAST_OVERDUE", 0)
@@ -531,7 +520,6 @@ def test_views_show_what_is_usual_and_mark_an_overdue_run(lab, screen):
     assert re.fullmatch(r"[\d.]+m?s!", late[head.index("USUAL") :].split()[0])
     assert re.search(r"held for \d+s, usually \S+ \(overdue\), by pid ", lab.run("show", "job").stdout.decode())
     assert "USUAL" in lab.run("top", *FILES).stdout.decode()
-    finish(holder)
 
 
 # --- top ---------------------------------------------------------------------------------------------------------
@@ -580,7 +568,6 @@ def test_top_asks_before_it_stops_only_the_selected_one_or_a_waiter(lab, screen)
     assert any(line.startswith("keep") for line in lines)
     top.type("q")
     top.wait_for("ended:0")
-    finish(keep)
 
 
 @pytest.mark.tool("tmux")
@@ -606,7 +593,6 @@ def test_top_takes_no_pasted_text_or_function_key_as_yes(lab, screen):
     assert holder.poll() is None and read_state(holder.child) == "S"
     top.type("q")
     top.wait_for("ended:0")
-    finish(holder)
 
 
 def test_top_on_a_dumb_terminal_or_without_one_prints_once(lab, terminal):
@@ -616,7 +602,6 @@ def test_top_on_a_dumb_terminal_or_without_one_prints_once(lab, terminal):
 
     assert b"job" in screen and b"\x1b[?1049h" not in screen
     assert printed.returncode == 0 and printed.stdout.split()[8:11] == [b"job", b"held", str(holder.pid).encode()]
-    finish(holder)
 
 
 @pytest.mark.tool("tmux")
@@ -651,13 +636,12 @@ def test_a_long_name_is_cut_before_pid_and_time(lab, screen, view):
 
     [row] = [row for row in opened.wait_for("…  ") if "…  " in row]
     assert row.startswith("long/") and {str(holder.pid), str(holder.child)} & set(row.split())
-    finish(holder)
 
 
 @pytest.mark.tool("tmux")
 def test_top_reports_a_holder_that_it_cannot_end(lab, screen):
     """Afterwards top forgets it: at the end it lists no holder that got SIGTERM."""
-    holder = lab.hold("job")
+    lab.hold("job")
     ticket = lab.find_hold("job")
     record = ticket.read_bytes()
     ticket.write_bytes(b"garbage")
@@ -672,7 +656,6 @@ def test_top_reports_a_holder_that_it_cannot_end(lab, screen):
     top.type("q")
     assert not any("got SIGTERM" in row for row in top.wait_for("ended:0"))
     ticket.write_bytes(record)
-    finish(holder)
 
 
 @pytest.mark.tool("bash")
@@ -764,22 +747,20 @@ def start_waiting(lab, terminal, *command, wait="1h"):
 
 
 def test_progress_is_erased_when_the_wait_times_out(lab, terminal):
-    holder = lab.hold("job")
+    lab.hold("job")
     waiting = start_waiting(lab, terminal, "true", wait="1500ms")
 
     assert b"\r\x1b[2Ksolo: job: busy: held for" in waiting.read_to_end() and waiting.wait() == 75
-    finish(holder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_erases_progress_and_ends_the_waiter(lab, terminal, number):
-    holder = lab.hold("job")
+    lab.hold("job")
     waiting = start_waiting(lab, terminal, "true")
 
     os.kill(waiting.pid, number)
 
     assert waiting.read_to_end().endswith(b"\r\x1b[2K") and waiting.wait() == -number
-    finish(holder)
 
 
 def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab, terminal):
@@ -830,10 +811,8 @@ def test_progress_names_the_holder_of_slots_and_of_a_file(lab):
     finish(holders[1])
 
     file = lab.path / "file"
-    locker = subprocess.Popen(
-        ["flock", file, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    locker.stdout.readline()
+    locker = lab.start_words("flock", file, "sh", "-c", "echo; read line")
+    read_line(locker)
     waiting = lab.start("-n", "job", "--flock", file, "--wait", "20s", "true")
     line = waiting.stderr.readline().decode()
     locker.communicate()
@@ -870,7 +849,7 @@ def test_progress_is_logged_again_every_minute(monkeypatch):
 
 @pytest.mark.tool("bash")
 def test_a_background_job_draws_no_progress(lab, terminal):
-    holder = lab.hold("job")
+    lab.hold("job")
     bash = terminal(TERM="xterm")
     bash.type(f"{lab.script} -n job --wait 1h true & echo started\n")
     until(lambda: lab.count_waiting("job"))
@@ -878,4 +857,3 @@ def test_a_background_job_draws_no_progress(lab, terminal):
     bash.wait_for("over 42")
 
     assert b"in the queue" not in bash.screen
-    finish(holder)

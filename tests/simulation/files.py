@@ -7,15 +7,12 @@ from collections import namedtuple
 from errno import EAGAIN, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPIPE
 
 from simulation import proc
+from simulation.proc import fail
 
 Stat = namedtuple("Stat", "st_mode st_ino st_dev st_nlink st_uid st_gid st_size st_mtime st_ctime st_mtime_ns")
 REGULAR, FOLDER, FIFO = 0o100000, 0o040000, 0o010000
 LOCK_MODES = real_fcntl.LOCK_SH | real_fcntl.LOCK_EX
 UNLOCKED = real_fcntl.F_UNLCK.to_bytes(2, "little") + bytes(30)  # the struct flock of a file without fcntl(2) locks
-
-
-def fail(number):
-    raise OSError(number, os.strerror(number))
 
 
 class Inode:

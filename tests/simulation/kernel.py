@@ -17,7 +17,8 @@ from errno import EAGAIN, ECHILD, EINTR, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ES
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from simulation import proc
-from simulation.files import FIFO, FOLDER, Files, Inode, OpenFile, fail, is_readable
+from simulation.files import FIFO, FOLDER, Files, Inode, OpenFile, is_readable
+from simulation.proc import fail
 from simulation.reduction import is_independent
 
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
@@ -395,10 +396,8 @@ class Kernel(Files):
 
     def goes_on(self, process):
         """Whether the next call is the only choice: independent, and no fault can come before it."""
-        is_faulty = (
-            self.faults.get("error") or process.has_effect and (self.faults.get("kill") or self.faults.get("stop"))
-        )
-        return not is_faulty and self.can_run(process) and self.is_alone(process)
+        kinds = ("error", "kill", "stop") if process.has_effect else ("error",)
+        return not any(map(self.faults.get, kinds)) and self.can_run(process) and self.is_alone(process)
 
     def list_choices(self):
         """Return the steps that are possible now: ("run", pid), ("kill", pid), ("stop", pid), ("continue", pid), ("fail", pid, errno), ("time",)."""

@@ -56,10 +56,6 @@ def read_status(kernel, other):
     return "\n".join([*lines, "Uid:\t0\t0\t0\t0", f"SigIgn:\t{0:016x}", ""])
 
 
-def read_children(kernel, other):
-    return "".join([f"{child.pid} " for child in kernel.find_children(other, -1)])
-
-
 GENERAL = {
     "/proc/uptime": lambda kernel: b"%.2f 1.00\n" % kernel.now,
     "/proc/sys/kernel/random/boot_id": lambda kernel: b"5f0e4a56-0000-4000-8000-000000000001\n",
@@ -68,7 +64,7 @@ GENERAL = {
 READERS = {
     "stat": read_stat,
     "status": read_status,
-    "children": read_children,
+    "children": lambda kernel, other: "".join([f"{child.pid} " for child in kernel.find_children(other, -1)]),
     "comm": lambda kernel, other: f"{other.name}\n",
     "cmdline": lambda kernel, other: f"{other.name}\0",
     "environ": lambda kernel, other: "",
@@ -109,9 +105,8 @@ def find_path(kernel, other, fd):
     file = other.descriptors[fd][0] if fd in other.descriptors else fail(ENOENT)
     if file.kind != "file":
         return f"{file.kind}:[1]"
-    return next(
-        (path for path, inode in walk(kernel.root, "") if inode is file.target), f"/{file.target.name} (deleted)"
-    )
+    paths = (path for path, inode in walk(kernel.root, "") if inode is file.target)
+    return next(paths, f"/{file.target.name} (deleted)")
 
 
 def walk(folder, path):

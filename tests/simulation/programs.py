@@ -299,9 +299,8 @@ def timers():
 
 
 HELPERS = (attempt, create, pipe, try_open, try_lock, run_child, wait, park, read_state)
-PROGRAMS = [
-    each for each in list(globals().values()) if getattr(each, "__module__", "") == __name__ and each not in HELPERS
-]
+OWN = [each for each in list(globals().values()) if getattr(each, "__module__", "") == __name__]
+PROGRAMS = [each for each in OWN if each not in HELPERS]
 
 
 def run_simulated():

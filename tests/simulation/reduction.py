@@ -30,11 +30,9 @@ def is_independent(kernel, process):
 
 def is_end_independent(kernel, process):
     """Return whether it is a launcher that nobody looks at (`proc.find` verifies it), and has given up all that others can see."""
-    kept = [
-        each for each, _ in process.descriptors.values() if each.is_pipe or each.kind == "file" and each.target.locks
-    ]
-    keeps = kept or kernel.find_children(process, -1)
-    process.left_early = process.is_unseen and not keeps
+    files = [file for file, _ in process.descriptors.values()]
+    keeps = any(file.is_pipe or file.kind == "file" and file.target.locks for file in files)
+    process.left_early = process.is_unseen and not keeps and not kernel.find_children(process, -1)
     return process.left_early
 
 
