@@ -86,7 +86,10 @@ class Journal:
         owner = b"uid=%d host=%b launcher=%d" % (record.uid, host, record.launcher[0])
         common = b"%b mode=%b slots=%d take=%d" % (owner, mode, claim.slots, claim.take)
         common += b" kept=1" * bool(record.keep) + b" generated=1" * record.is_generated
-        common += format_names(record.shown_names) + details
+        if len(record.shown_names) > 1:  # the journal of each name has them all, up to a limit
+            names = quote_words(map(encode, record.shown_names), WORDS_LIMIT).split(b" ")
+            common += b"".join([b" name=" + name for name in names])
+        common += details
         if record.note:
             common += b" note=" + quote(record.note.encode())
         command = quote_words(record.command, WORDS_LIMIT)
@@ -108,13 +111,6 @@ class Journal:
 def format_token(hold: "Any") -> bytes:
     slot = hold.record.slot
     return b" token=%d" % hold.number + (b" slot=%d" % slot[0][0] if slot else b"")
-
-
-def format_names(names: "list[str]") -> bytes:
-    """Return the field of all names of a run that has several, up to a limit: the journal of each name has it."""
-    if len(names) == 1:
-        return b""
-    return b"".join([b" name=" + name for name in quote_words(map(encode, names), WORDS_LIMIT).split(b" ")])
 
 
 def format_reason(text: str) -> bytes:

@@ -109,22 +109,16 @@ def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | N
     if not holds:
         return []
     ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}
-    return [
-        hold
-        for hold in holds
-        if hold.record
-        and hold.record.origin.pid_namespace == queue.origin.pid_namespace
-        and is_one_of(hold, ancestors & {hold.record.launcher, hold.record.child})
-    ]
+    found = []
+    for hold in holds:
+        if hold.record and hold.record.origin.pid_namespace == queue.origin.pid_namespace:
+            for process in ancestors & {hold.record.launcher, hold.record.child}:
+                from solo.process.owners import vouches
 
-
-def is_one_of(hold: "Ticket", processes: "set[Process]") -> bool:
-    """Return whether the owner of the hold may be believed that it is one of these processes."""
-    if not processes:
-        return False
-    from solo.process.owners import vouches
-
-    return any(vouches(hold, process) for process in processes)
+                if vouches(hold, process):  # else its owner may not be believed
+                    found.append(hold)
+                    break
+    return found
 
 
 def read_claim(ticket: "Ticket") -> Claim:

@@ -47,7 +47,8 @@ class Eviction:
         """
         now = monotonic()
         try:
-            left = [ticket for ticket in tickets if not ticket.is_open and names_owner(ticket)]
+            closed = [(ticket, ticket.read_record()) for ticket in tickets if not ticket.is_open]
+            left = [ticket for ticket, record in closed if record and record.launcher[0] > 0]
             acted = [ticket for ticket in tickets if not ticket.is_hold]
             if not any(ticket in left for ticket in acted):
                 acted += [ticket for ticket in tickets if ticket.is_hold]
@@ -87,12 +88,6 @@ class Eviction:
         for error in self.refused.values():
             raise error
         return next_due
-
-
-def names_owner(ticket: "Ticket") -> bool:
-    """Return whether the record names a process as its owner."""
-    record = ticket.read_record()
-    return record is not None and record.launcher[0] > 0
 
 
 def ask_to_end(ticket: "Ticket") -> "float | None":
