@@ -117,12 +117,10 @@ class Entry(NamedTuple):
 
 
 def make_lost(engine: "Engine", error: Exception) -> Unreachable:
-    """Return the exception for a lease that was lost before the command ran."""
     return Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}")
 
 
 def make_invalid_answer(engine: "Engine", error: Exception) -> Unreachable:
-    """Return the exception for an invalid answer, which raised one of INVALID_ANSWER."""
     return Unreachable(f"{engine.where}: the answer is invalid ({type(error).__name__}: {error})")
 
 

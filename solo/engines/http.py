@@ -33,7 +33,6 @@ class Connection:
         self.is_open = True
 
     def request(self, method: str, path: str, body: str, headers: "dict[str, str]") -> None:
-        """Send a request. Raises OSError."""
         data = body.encode()
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(data)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -51,10 +50,7 @@ class Connection:
 
 
 class Answer:
-    """An answer: its `status`, its `headers`, such as "Content-Length", and a body to be read once.
-
-    `is_last`: the server closes the connection after it.
-    """
+    """An answer: its `status`, its `headers`, such as "Content-Length", and a body to be read once. `is_last`: none follows."""
 
     def __init__(self, sock: network.Timed) -> None:
         self.sock = sock

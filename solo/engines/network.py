@@ -173,7 +173,6 @@ def dial(host: str, port: int, deadline: float) -> socket:
 
 
 def connect_to(address: "tuple[Any, ...]", seconds: float) -> socket:
-    """Connect to one address. Raises OSError."""
     one = socket(*address[:3])
     try:
         one.settimeout(seconds)

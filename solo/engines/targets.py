@@ -65,7 +65,6 @@ def open_engine(where: str, terms: "Terms") -> "Engine":
 
 
 def import_engine(kind: Kind) -> "Callable[[Target, float, float], Engine]":
-    """Return the class of an engine. Raises ImportError."""
     if kind is ETCD:
         from solo.engines.etcd import Etcd
 
