@@ -45,9 +45,8 @@ def test_relative_paths_start_at_the_launchers_directory(lab, elsewhere):
         script.write_text(text)
         script.chmod(0o755)
 
-        assert (
-            lab.run("--dir", "here", "--chdir", elsewhere, "./job.sh", cwd=lab.path).stdout.decode() == f"{elsewhere}\n"
-        )
+        result = lab.run("--dir", "here", "--chdir", elsewhere, "./job.sh", cwd=lab.path)
+        assert result.stdout.decode() == f"{elsewhere}\n"
 
     assert (lab.path / "here").is_dir() and os.listdir(elsewhere) == []
     assert lab.run("--chdir", lab.path, "./job.sh", cwd=elsewhere).returncode == 127

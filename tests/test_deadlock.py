@@ -68,9 +68,8 @@ def test_circle_through_several_names_and_depths_is_refused(lab):
 def test_circle_through_kept_holds_is_refused(lab):
     """A script guards itself by `solo hold`, and waits in `solo hold`."""
     script = "$SOLO hold --pid $$ {held} && echo && read go; $SOLO hold -w forever --pid $$ {wanted}; echo $?"
-    first, second = [
-        lab.start_shell(script.format(held=held, wanted=wanted)) for held, wanted in [("da", "db"), ("db", "da")]
-    ]
+    pairs = [("da", "db"), ("db", "da")]
+    first, second = [lab.start_shell(script.format(held=held, wanted=wanted)) for held, wanted in pairs]
     read_line(first), read_line(second)
     go(first, lab, "db")
 
@@ -127,9 +126,8 @@ def test_chain_without_a_circle_is_not_refused(lab):
 
 def test_replace_is_not_refused(lab):
     first = start(lab, "da", "db")
-    second = lab.start(
-        "-n", "db", "--", "sh", "-c", f"echo; {NESTED.format(wanted='da').replace('-w forever', '--replace')}"
-    )
+    nested = NESTED.format(wanted="da").replace("-w forever", "--replace")
+    second = lab.start("-n", "db", "--", "sh", "-c", f"echo; {nested}")
     read_line(second)
     go(first, lab, "db")
 

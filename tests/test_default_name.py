@@ -85,9 +85,8 @@ def test_real_path_has_one_name(lab, places):
 def test_arguments_and_their_boundaries_change_the_name(lab, places):
     words = ["one/job", "-c", "echo $SOLO_NAME"]
 
-    names = [
-        lab.run("--", *words, *more, cwd=places).stdout for more in (["a b", "c"], ["a", "b c"], ["a", "b"], ["a", "b"])
-    ]
+    endings = (["a b", "c"], ["a", "b c"], ["a", "b"], ["a", "b"])
+    names = [lab.run("--", *words, *more, cwd=places).stdout for more in endings]
 
     assert len(set(names)) == 3 and names[2] == names[3] and all(len(name) == len("job-1f0c2a9e\n") for name in names)
 
@@ -167,9 +166,8 @@ def test_pair_by_sockets_is_one_row(lab, places):
     busy = lab.run("--", places / "one/job", "-c", HELD)
 
     assert [(row["name"], row["state"]) for row in lab.list()] == [(held, "held")]
-    assert busy.returncode == 75 and busy.stderr.decode().startswith(
-        f"solo: {name_of(places / 'one/job', '-c', HELD)}: "
-    )
+    name = name_of(places / "one/job", "-c", HELD)
+    assert busy.returncode == 75 and busy.stderr.decode().startswith(f"solo: {name}: ")
 
 
 def test_second_names_are_pruned(lab, places):

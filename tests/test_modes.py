@@ -135,14 +135,11 @@ def test_invalid_slots_are_refused(lab):
 
 
 def test_tokens_and_slots_are_in_order_of_names(lab, via):
-    process = lab.start(
-        "-n", "b", "-n", "a", "--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line"
-    )
+    words = ("--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line")
+    process = lab.start("-n", "b", "-n", "a", *words)
     names, tokens, slots = read_line(process).split(",")
     first = tokens.split()
-    again = lab.start(
-        "-n", "a", "-n", "b", "--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line"
-    )
+    again = lab.start("-n", "a", "-n", "b", *words)
     _, tokens, more = read_line(again).split(",")
 
     assert (names, slots, more) == ("b a", "0 0", "1 1")
@@ -150,9 +147,8 @@ def test_tokens_and_slots_are_in_order_of_names(lab, via):
 
 
 def test_nested_shared_use_runs_unless_others_wait(lab):
-    holder = lab.start(
-        "-s", "-n", "job", "--", "sh", "-c", "read line; $SOLO -s -w forever -n job true; echo $?; read line"
-    )
+    script = "read line; $SOLO -s -w forever -n job true; echo $?; read line"
+    holder = lab.start("-s", "-n", "job", "--", "sh", "-c", script)
     inner = lab.run("-s", "-n", "job", lab.script, "-s", "-n", "job", "echo", "in")
     assert inner.stdout == b"in\n"
     until(lambda: lab.list())

@@ -48,9 +48,8 @@ def test_two_hosts_at_the_end_of_a_period_run_once(lab):
 
 
 def test_changed_period_counts_the_earlier_run(lab):
-    assert [
-        lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d", "1d", "300d")
-    ] == [0] * 4
+    for span in ("1d", "2d", "1d", "300d"):
+        assert lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode == 0
     assert lab.read_log() == ["ran"]
 
 

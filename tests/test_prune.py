@@ -20,9 +20,8 @@ def age(place):
 @pytest.fixture
 def names(lab):
     def list_names():
-        return {path.name for path in lab.directory.iterdir() if path.name[0] != "."}, {
-            path.name for path in (lab.directory / ".journals").iterdir()
-        }
+        names = {path.name for path in lab.directory.iterdir() if path.name[0] != "."}
+        return names, {path.name for path in (lab.directory / ".journals").iterdir()}
 
     return list_names
 
