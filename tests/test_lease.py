@@ -53,6 +53,14 @@ def test_invalid_host_list_is_refused(hosts):
         parse_url(f"etcd://{hosts}/a")
 
 
+@pytest.mark.parametrize(
+    "scheme, way", [("etcd+srv", "members"), ("redis+sentinel", "primary"), ("redis-cluster", "single")]
+)
+def test_scheme_of_what_solo_does_not_speak_names_a_way(scheme, way):
+    with pytest.raises(UsageError, match=rf"no such engine \(name .*{way}"):
+        parse_url(f"{scheme}://h")
+
+
 @given(some.floats(1, 1e6), some.integers(0, 10**4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))
 def test_clocks_within_half_a_period_agree_on_the_period(length, number, one, other):
     fires = number * length

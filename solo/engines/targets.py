@@ -25,6 +25,11 @@ KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 FILE = "password_file"  # a setting of each URL, and a key of a target
 ALIASES = {"postgres": "postgresql"}
 UNIX = "redis+unix"
+WAYS = {  # to what solo does not speak, by a part of the scheme
+    "srv": "name the members, as in etcd://h1:2379,h2:2379",
+    "sentinel": "name the primary, or a proxy that follows it, as in redis://h:6379",
+    "cluster": "name a single server, as in redis://h:6379",
+}
 
 
 class Kind(NamedTuple):
@@ -131,7 +136,8 @@ def parse_url(url: str) -> Target:
         netloc, slash, path = rest.partition("/")
         path = shown_path = slash + path
         if scheme not in ENGINES:
-            raise UsageError(f"--via {scheme}://: no such engine (there are {', '.join(ENGINES)})")
+            way = next((way for part, way in WAYS.items() if part in scheme), f"there are {', '.join(ENGINES)}")
+            raise UsageError(f"--via {scheme}://: no such engine ({way})")
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
         settings = dict(map(split_setting, query.split("&"))) if query else {}
