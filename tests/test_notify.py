@@ -285,5 +285,5 @@ def test_overdue_run_is_notified_once(lab, notes, options):
     skipped = notes(2)[1]
     run.stdin.close()
 
-    assert re.fullmatch(r"job\|overdue\|\|job: pid \d+ is overdue: it has run for 0s, usually \d+ms", note)
+    assert re.fullmatch(r"job\|overdue\|\|job: pid \d+ is overdue: it has run for \d+s, usually \d+m?s", note)
     assert skipped.startswith("job|skipped|75|") and run.wait(PATIENCE) == 0 and len(notes(2)) == 2

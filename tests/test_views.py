@@ -720,7 +720,7 @@ def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
     first = lab.start_waiter("job", tag="first")
     waiting = screen("-n", "job", "--wait", "1h", "--", "echo", "here I am", width=120)
 
-    waiting.wait_for(f"held for 0s by pid {holder.pid} (")
+    waiting.wait_for(f"s by pid {holder.pid} (")
     lines = waiting.wait_for("left, 2nd in the queue")
     assert len(lines) == 1 and lines[0].startswith("solo: job: waiting for ")
     first.kill()
