@@ -35,6 +35,7 @@ import solo
 from solo.contention import addresses
 from solo.generate import bundle
 from solo.identity import FIRST_PID_NAMESPACE, read_namespace
+from solo.process.tree import find_children
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -335,6 +336,7 @@ class Lab:
         """Start a holder of `name` whose command prints its pid, as `child`; by default it lives until its stdin is closed."""
         process = self.start(*words, "-n", name, "--", "sh", "-c", script, **options)
         process.child = int(read_line(process))
+        process.helpers = [pid for pid, _ in find_children(process.pid) if pid != process.child]
         return process
 
     def orphan(self, name, *words):
@@ -688,13 +690,14 @@ def kill(process):
 
 
 def kill_both(holder):
-    """SIGKILL the launcher and then its command; return once both are dead."""
+    """SIGKILL the launcher and then its command; return once both are dead, and what keeps the locks in a pid namespace."""
     kill(holder)
     try:
         os.kill(holder.child, signal.SIGKILL)
     except ProcessLookupError:
         pass  # with sockets the command ends with its launcher
-    wait_dead(holder.child)
+    for pid in (holder.child, *holder.helpers):
+        wait_dead(pid)
 
 
 def set_alarm(prepare="pass"):

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
+from fleet import send
 from test_views import parse_metrics
 
 from solo.identity import read_stat
@@ -79,7 +80,7 @@ class Forged:
 
     def end(self):
         for pid in self.pids.values():
-            os.kill(pid, signal.SIGKILL) if read_state(pid) not in ("gone", "Z") else None
+            send(pid, signal.SIGKILL)
 
 
 @pytest.fixture
