@@ -140,14 +140,14 @@ def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
 def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> None:
     """Add options from the environment, unless they were typed. Raises UsageError for a wrong combination."""
     read_variable(options, VIA, environment)
-    is_socket = options.get(VIA.key) == SOCKET
-    if not is_socket:
+    if options.get(VIA.key) != SOCKET:
         read_variable(options, DIR, environment)
+        return check_together(options)
     check_together(options)
-    for option in (DIR, ONCE_PER) if is_socket else ():
+    for option in (DIR, ONCE_PER):
         if option.key in options:
             raise UsageError(f"--via socket and --{option.flag} exclude each other: sockets keep no files")
-    for option in SKIP_LIMITS if is_socket else ():
+    for option in SKIP_LIMITS:
         if isinstance(options.get(option.key), int):
             raise UsageError(f"--{option.flag} cannot count skips with --via socket (use a duration)")
 

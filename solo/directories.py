@@ -136,7 +136,7 @@ def open_base(path: str, asked: object) -> Directory:
 def choose_mode(mode: int) -> int:
     """Return the mode of names' directories below a base of `mode`: only users who can write in it share its names.
 
-    For a process that can open a ticket or a gate can also lock it.
+    A process that can open a ticket or a gate can also lock it.
     """
     if not mode & (GROUP_WRITE | OTHER_WRITE):
         return PRIVATE

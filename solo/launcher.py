@@ -152,8 +152,8 @@ class Run:
         if plan.locks_files:
             from solo.contention.flocks import lock_files
 
-            words = plan, plan.claim.mode, self.inherited.umask, acquire.make_watch(plan, plan.file_deadline), holds
-            acquire.acquire_further(self.names[0], self.named, lambda: lock_files(*words))
+            wanted = plan, plan.claim.mode, self.inherited.umask, acquire.make_watch(plan, plan.file_deadline), holds
+            acquire.acquire_further(self.names[0], self.named, lambda: lock_files(*wanted))
         if self.remote is not None:
             self.acquire_remote(self.remote)
         elif self.once is not None:

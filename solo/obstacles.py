@@ -109,16 +109,14 @@ def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | N
     if not holds:
         return []
     ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}
-    found = []
-    for hold in holds:
-        if hold.record and hold.record.origin.pid_namespace == queue.origin.pid_namespace:
-            for process in ancestors & {hold.record.launcher, hold.record.child}:
-                from solo.process.owners import vouches
+    here = queue.origin.pid_namespace
+    known = [(hold, hold.record) for hold in holds if hold.record and hold.record.origin.pid_namespace == here]
+    named = [(hold, ancestors & {record.launcher, record.child}) for hold, record in known]
+    if not any(processes for _, processes in named):
+        return []
+    from solo.process.owners import vouches  # whose owner may be believed
 
-                if vouches(hold, process):  # else its owner may not be believed
-                    found.append(hold)
-                    break
-    return found
+    return [hold for hold, processes in named if any(vouches(hold, process) for process in processes)]
 
 
 def read_claim(ticket: "Ticket") -> Claim:

@@ -137,7 +137,7 @@ LAUNCHER_OPTIONS = (
 # fmt: on
 PARTS = tuple([option.part for option in LAUNCHER_OPTIONS if option.part is not None])
 EVERY_OPTION = (*LAUNCHER_OPTIONS, *PARTS)
-SKIP_LIMITS = (LOUD_AFTER, REPLACE_AFTER)
+SKIP_LIMITS = (LOUD_AFTER, REPLACE_AFTER)  # a number of skips, or a duration
 
 # A run compares its first word with these; commands/table.py has a line about each.
 SUBCOMMAND_NAMES = ("list", "show", "wait", "stop", "hold", "release", "history", "metrics", "top", "clean", "doctor")

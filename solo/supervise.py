@@ -54,8 +54,8 @@ def close_descriptors(kept: "list[int]", candidates: "set[int] | None" = None) -
     """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its reader waiting."""
     kept = [*kept, *find_locked(kept)]
     if candidates is None:
-        close_all_but(kept)
-    for fd in candidates.difference(kept, (kernel.program,)) if candidates else ():
+        return close_all_but(kept)
+    for fd in candidates.difference(kept, (kernel.program,)):
         close(fd)
 
 
@@ -170,8 +170,8 @@ def note_stop(info: "struct_siginfo", child: Child) -> None:
 
 
 def stop_too(child: Child) -> None:
-    """Stop the launcher as the command was stopped, so that the shell notices. Not without a terminal if only the command
-    got the signal: a SIGCONT for the command alone would leave the launcher stopped, with the name held.
+    """Stop the launcher as the command was stopped, so that the shell notices. Do nothing if only the command got the
+    signal and there is no terminal: a SIGCONT for the command alone would leave the launcher stopped, with the name held.
     """
     info = _signal.sigtimedwait({SIGCHLD, SIGCONT}, STOP_DELAY)
     if info is not None:

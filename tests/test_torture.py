@@ -27,13 +27,12 @@ WITNESS = str(TESTS / "witness.sh")
 
 FAILURES = {  # the calls that each error is injected into; no other call is made to fail
     "ENOSPC": "openat pwrite64 rename renameat mkdirat mkdir",
-    "EACCES": "openat newfstatat rename renameat linkat mkdirat mkdir unlinkat unlink readlink",
+    "EACCES": "openat newfstatat rename renameat mkdirat mkdir unlinkat unlink readlink",
     "EMFILE": "openat pipe2 fcntl close_range pidfd_open socket",
     "ENOMEM": "openat newfstatat flock clone clone3 vfork getdents64 readlink socket bind listen connect",
     "EINTR": "openat read pread64 pwrite64 write flock close wait4 rt_sigtimedwait poll",
-    "EIO": "openat newfstatat read pread64 pwrite64 write rename renameat linkat mkdirat mkdir unlinkat unlink getdents64 readlink close close_range",
+    "EIO": "openat newfstatat read pread64 pwrite64 write rename renameat mkdirat mkdir unlinkat unlink getdents64 readlink close close_range",
     "ENOLCK": "flock",
-    "EOPNOTSUPP": "linkat",
     "EAGAIN": "clone clone3 vfork connect",
     "EINVAL": "lseek setitimer",
     "ENOSYS": "pidfd_open",

@@ -121,8 +121,8 @@ class LockAttempt:
             if lock.flock or lock.fcntl:
                 from solo.contention.flocks import lock_files
 
-                words = plan, lock._claim.mode, read_umask(), wait_silently, holds
-                acquire_further(lock.name, named, lambda: lock_files(*words, is_program=True))
+                files = plan, lock._claim.mode, read_umask(), wait_silently, holds
+                acquire_further(lock.name, named, lambda: lock_files(*files, is_program=True))
             remove_unseen_holds(named.values())
             for hold in named.values():
                 if not isinstance(hold.queue, Queue):
@@ -147,7 +147,10 @@ class LockAttempt:
         else:
             from solo.contention.sockets import SocketQueue
 
-            queue = type("OwnSocketQueue", (Own, SocketQueue), {})(name, origin)
+            class OwnSocketQueue(Own, SocketQueue):
+                pass
+
+            queue = OwnSocketQueue(name, origin)
         self.queues.append(queue)
         return cast("AnyQueue", queue)
 

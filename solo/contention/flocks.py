@@ -40,11 +40,17 @@ class Flock:
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"
     access: "dict[int, int]" = {}  # that open(2) needs; as flock(1) reads only, a script can be executed while locked
-    find_owner: Any = staticmethod(lambda fd, _: find_lock_owner(fd))
-    queue = property(lambda self: self)
 
     def __init__(self, fd: int, mode: str) -> None:
         self.fd, self.mode = fd, mode
+
+    @property
+    def queue(self) -> "Flock":
+        return self
+
+    @staticmethod
+    def find_owner(fd: int, mode: int) -> int:
+        return find_lock_owner(fd)
 
     def leave(self) -> None:
         pass  # there is no queue

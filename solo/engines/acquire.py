@@ -269,7 +269,6 @@ class OutcomeLog(Journal):
     engine's clock. It is written after the release, and never makes a job fail.
     """
 
-    __slots__ = ("remote",)
     title = "the history at the engine"
 
     def __init__(self, record: "Record", remote: "EngineHold", report: "Callable[[str], None]") -> None:

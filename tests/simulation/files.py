@@ -115,10 +115,6 @@ class Files:
         if path.startswith("/proc/") or path == "/dev/tty":
             return self.install(process, "proc", proc.find_file(self, process, path), flags)
         folder, last = self.find_place(process, path, dir_fd)
-        if flags & real.O_TMPFILE == real.O_TMPFILE:
-            inode = self.make_inode(process, REGULAR | mode)
-            inode.name = ".tmp"
-            return self.install(process, "file", inode, flags)
         inode = folder if last in ("", ".") else folder.entries.get(last)
         if inode is None:
             if not flags & real.O_CREAT:
@@ -163,16 +159,6 @@ class Files:
             before.links -= 1
         del source.entries[first]
         self.enter_name(process, target, last, inode)
-
-    def link(self, process, old, new, *, dst_dir_fd=None, follow_symlinks=True):
-        if old.startswith("/proc/self/fd/"):
-            inode = self.get(process, int(old.rpartition("/")[2])).target
-        else:
-            inode = self.look_up(*self.find_place(process, old))
-        target, last = self.find_place(process, new, dst_dir_fd)
-        if last in target.entries:
-            fail(EEXIST)
-        self.enter_name(process, target, last, inode, 1)
 
     # --- what a file has
     def fstat(self, process, fd):

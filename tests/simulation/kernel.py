@@ -30,8 +30,8 @@ BOOT = 1_700_000_000.0  # when the simulated machine started, in seconds since t
 Info = namedtuple("Info", "si_signo si_code si_pid si_uid si_status")
 
 ERRORS = {  # the calls that each error can come from
-    EIO: "open close pread pwrite read write fstat stat unlink rename link mkdir rmdir listdir readlink utime",
-    ENOSPC: "open pwrite rename link mkdir",
+    EIO: "open close pread pwrite read write fstat stat unlink rename mkdir rmdir listdir readlink utime",
+    ENOSPC: "open pwrite rename mkdir",
     EMFILE: "open listdir pidfd_open",
     ENOMEM: "flock fork poll",
     EAGAIN: "fork",
@@ -43,8 +43,9 @@ POINTS = {
     *" ".join(ERRORS.values()).split(),
 }
 # Those that change what other processes can see. A kill just after another call leaves what a kill just before it leaves.
-EFFECTS = "close flock unlink rename link mkdir rmdir pwrite write read utime fork waitpid kill pidfd_send_signal execve".split()
-CREATING = real.O_CREAT | real.O_TMPFILE & ~real.O_DIRECTORY
+EFFECTS = (
+    "close flock unlink rename mkdir rmdir pwrite write read utime fork waitpid kill pidfd_send_signal execve".split()
+)
 
 
 class Ended(GreenletExit):
@@ -335,7 +336,7 @@ class Kernel(Files):
         error = None
         if name in POINTS and is_point(process, name, words, self.watches_descriptors):
             error = self.wait_turn(process, name, words, named)
-            process.has_effect = name in EFFECTS or name == "open" and bool(words[1] & CREATING)
+            process.has_effect = name in EFFECTS or name == "open" and bool(words[1] & real.O_CREAT)
         try:
             if error is not None:
                 if name == "close":

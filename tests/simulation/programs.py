@@ -85,14 +85,6 @@ def names_of_files():
     yield posix.readlink(place).rpartition("/")[2], posix.stat(place).st_nlink
 
 
-def unnamed_file_gets_a_name():
-    fd, here = posix.open(".", posix.O_RDWR | posix.O_TMPFILE, 0o600), posix.open(".", posix.O_RDONLY)
-    yield posix.fstat(fd).st_nlink, posix.listdir(".")
-    for _ in "once", "twice":
-        yield attempt(posix.link, f"/proc/self/fd/{fd}", "f", dst_dir_fd=here, follow_symlinks=True)
-    yield posix.fstat(fd).st_nlink, posix.listdir(".")
-
-
 def data_of_files():
     fd, appending = create(), create("f", posix.O_APPEND)
     posix.pwrite(fd, b"x", 3)  # beyond the end

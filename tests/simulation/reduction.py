@@ -8,7 +8,7 @@ from fcntl import LOCK_EX, LOCK_SH
 
 from simulation import proc
 
-PRIVATE = (".new.", ".tmp")  # names of files that only their maker and the gate's holder use
+PRIVATE = ".new."  # begins the names of files that only their maker and the gate's holder use
 
 
 def is_independent(kernel, process):
