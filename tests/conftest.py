@@ -355,10 +355,10 @@ class Lab:
 
     def start_waiter(self, name, *words, tag=None, script=None, **options):
         """Start a contender that writes `tag` to the log when it runs, or runs `script`; return once it waits in the queue."""
-        before = self.count_waiting(name)
+        before = self.find_waiting(name)  # maybe with that of a holder whose command has just started
         script = script or f"echo {tag} >>$LAB/log"
         process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", script, **options)
-        until(lambda: self.count_waiting(name) > before)
+        until(lambda: self.find_waiting(name) - before)
         until(lambda: process.poll() is not None or is_blocked(process.pid))  # it has unlocked the gate
         return process
 
@@ -368,11 +368,14 @@ class Lab:
         return file
 
     def count_waiting(self, name):
-        """Count the waiting tickets, including dead ones."""
+        return len(self.find_waiting(name))
+
+    def find_waiting(self, name):
+        """Return what identifies each waiting ticket, including dead ones."""
         if "SOLO_VIA" in self.environment:
-            return sum(row["state"] == "waiting" for row in self.collect(name))
+            return {row["ticket"] for row in self.collect(name) if row["state"] == "waiting"}
         path = self.directory / name
-        return sum(file.startswith(".seat.") for file in os.listdir(path)) if path.exists() else 0
+        return {file for file in os.listdir(path) if file.startswith(".seat.")} if path.exists() else set()
 
     def list(self, *words):
         if not any(word.startswith("-") for word in words):
