@@ -9,7 +9,7 @@ The command line starts in `__main__.py`; `launcher.py` is a guarded run. Progra
 `api/`, which is loaded when it is first asked for: the command line does not load it.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "Busy", "Hold", "Holder", "LeaseLost", "Lock", "NotExecutable", "NotFound", "RanAlready", "SoloError", "Unreachable",
     "UsageError", "holders", "run",
