@@ -17,9 +17,7 @@ import pytest
 from conftest import CAPTURED, PATIENCE, ROOT, TESTS, copy_package, until, use_network, write_solo
 
 PACKAGES = "systemd,systemd-sysv,dbus,libpam-systemd,python3-minimal,libpython3-stdlib,procps"
-TEMPLATES = [
-    path for folder in ("examples/systemd", "packaging/systemd") for path in sorted((ROOT / folder).glob("solo*"))
-]
+TEMPLATES = sorted(ROOT.glob("*/systemd/solo*"))
 UNITS = TESTS / "units"
 ROOTS = ROOT / "build/roots"  # minimal Debians, built once by debootstrap
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}

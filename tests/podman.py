@@ -71,10 +71,8 @@ class Podman:
 
     def start(self, *words):
         """Start `podman run` with these words. Return its process."""
-        pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-        return subprocess.Popen(
-            [*self.prefix, "run", "--rm", *words], env=self.environment, stdin=subprocess.DEVNULL, **pipes
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([*self.prefix, "run", "--rm", *words], env=self.environment, **streams)
 
     def close(self):
         subprocess.run([*self.prefix, "rm", "--all", "--force", "--time=0"], env=self.environment, capture_output=True)

@@ -178,9 +178,7 @@ class Cluster:
 class EtcdCluster(Cluster):
     def __init__(self, path: Path):
         self.members = [Etcd(path / str(number)) for number in range(3)]
-        cluster = ",".join(
-            f"{number}=http://127.0.0.1:{member.peer_port}" for number, member in enumerate(self.members)
-        )
+        cluster = ",".join(f"{number}=http://127.0.0.1:{one.peer_port}" for number, one in enumerate(self.members))
         for number, member in enumerate(self.members):
             member.name, member.cluster = str(number), cluster
 

@@ -17,11 +17,9 @@ from solo.directories import LONGEST
 
 
 def test_result_is_that_of_subprocess_run(files):
-    done = solo.run(
-        ["sh", "-c", "cat; echo err >&2; exit 75"], name="job", input="text", capture_output=True, text=True
-    )
+    done = solo.run(["sh", "-c", "cat; echo err >&2; exit 75"], name="job", input="in", capture_output=True, text=True)
 
-    assert (done.args[0], done.returncode, done.stdout, done.stderr) == ("sh", 75, "text", "err\n")
+    assert (done.args[0], done.returncode, done.stdout, done.stderr) == ("sh", 75, "in", "err\n")
     with pytest.raises(subprocess.CalledProcessError):
         solo.run(["false"], name="job", check=True)
 
@@ -118,8 +116,7 @@ def test_longest_message_is_sent_by_one_write(error):
     "options",
     [
         *({"via": "socket", "wait": -0.0, "env": env} for env in (None, {}, os.environ)),
-        {"env": {"SOLO_VIA": "socket"}},
-        {},
+        *({"env": {"SOLO_VIA": "socket"}}, {}),
     ],
     ids=["socket", "no variables", "all variables", "variable", "file"],
 )
@@ -154,15 +151,13 @@ def test_interrupt_ends_the_command(lab):
     wait_dead(child)
 
 
-@pytest.mark.parametrize(
-    "event, function", [("c_return", "fork_exec"), ("return", "__init__"), ("call", "communicate")]
-)
-def test_interrupt_while_the_launcher_starts_ends_it(lab, event, function):
+@pytest.mark.parametrize("event, at", [("c_return", "fork_exec"), ("return", "__init__"), ("call", "communicate")])
+def test_interrupt_while_the_launcher_starts_ends_it(lab, event, at):
     """Popen raises KeyboardInterrupt and has forked already. The launcher has the pipe that finish() reads to its end."""
     program = lab.start_code(f"""
 def interrupt(frame, event, called):
     name = called.__name__ if event == "c_return" else frame.f_code.co_name
-    if (event, name) == ({event!r}, {function!r}) and "subprocess" in frame.f_code.co_filename:
+    if (event, name) == ({event!r}, {at!r}) and "subprocess" in frame.f_code.co_filename:
         sys.setprofile(None)
         os.kill(os.getpid(), signal.SIGINT)
 sys.setprofile(interrupt)

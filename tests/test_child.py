@@ -190,9 +190,8 @@ def test_closed_standard_descriptors_stay_closed(lab, closed):
     seen, hold = lab.path / "seen", f"{lab.directory}/job/.hold.*"
     script = f"ls /proc/$$/fd >{seen}; exec 2>/dev/null; cat {hold} >{lab.log}"
     streams = dict.fromkeys(("stdin", "stdout", "stderr"))
-    process = lab.start(
-        "-v", "-n", "job", "--", "sh", "-c", script, **streams, preexec_fn=lambda: [os.close(fd) for fd in closed]
-    )
+    words = ("-v", "-n", "job", "--", "sh", "-c", script)
+    process = lab.start(*words, **streams, preexec_fn=lambda: [os.close(fd) for fd in closed])
 
     assert process.wait(PATIENCE) == 0
     inherited = {int(fd) for fd in seen.read_text().split()}

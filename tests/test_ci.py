@@ -49,9 +49,8 @@ def run_github(machine, text, shell=None, variables=None):
     script = machine.path / f"step-{len(machine.started)}.sh"
     script.write_text(text)
     strict = {None: [], "bash": ["--noprofile", "--norc", "-o", "pipefail"]}[shell]
-    return Pipeline(
-        machine, ["bash", *strict, "-e", script], cancel_github, {"GITHUB_ACTIONS": "true", **(variables or {})}
-    )
+    variables = {"GITHUB_ACTIONS": "true", **(variables or {})}
+    return Pipeline(machine, ["bash", *strict, "-e", script], cancel_github, variables)
 
 
 def cancel_github(process, graces=SHORT_GRACE):

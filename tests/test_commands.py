@@ -38,9 +38,7 @@ from solo.tickets import MOST_OPEN, Queue
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "words", ["show", "wait", "stop", "wait -t soon job", "stop -k x job", "wait ../x", "clean .x"], ids=str
-)
+@pytest.mark.parametrize("words", "show|wait|stop|wait -t soon job|stop -k x job|wait ../x|clean .x".split("|"))
 def test_missing_name_or_invalid_usage_is_refused_in_one_line(lab, words):
     result = lab.run(*words.split())
 
@@ -345,9 +343,7 @@ def test_stop_signals_program_once_per_ticket_found(lab, words, signals):
 def test_stop_ends_more_tickets_than_it_keeps_open(lab):
     """No waiter acquires meanwhile."""
     lock = f"solo.Lock('job', slots={MOST_OPEN})"
-    program = lab.start_code(
-        f"holds = [{lock}.acquire() for _ in range({MOST_OPEN})]\nprint(flush=True)\nsys.stdin.read()"
-    )
+    program = lab.start_code(f"holds = [{lock}.acquire() for _ in range({MOST_OPEN})]; print(flush=True); input()")
     read_line(program)
     waiters = [lab.start_waiter("job", "--slots", str(MOST_OPEN), tag="ran") for _ in range(2)]
 
@@ -644,9 +640,7 @@ def test_doctor_ends_with_the_first_thing_to_do_for_a_new_user(lab, uid, first):
     )
 
     *lines, last = result.stdout.splitlines()
-    assert (result.returncode, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready")), (
-        result
-    )
+    assert (result.returncode, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready"))
     assert result.stderr == "" and sum(line.startswith("fails") for line in lines) == bool(first)
 
 

@@ -62,18 +62,16 @@ class TestImage:
     pytestmark = RUNTIME
 
     def test_solo_is_process_1_and_passes_on_the_status(self, podman):
-        code, out, err = finish(
-            podman.start("report", "sh", "-c", 'tr "\\0" "\\n" </proc/1/cmdline; echo $PPID; exit 7')
-        )
+        script = 'tr "\\0" "\\n" </proc/1/cmdline; echo $PPID; exit 7'
+        code, out, err = finish(podman.start("report", "sh", "-c", script))
 
         assert (code, err) == (7, "")
         assert out.split()[:7] == ["python3", "/usr/local/bin/solo", "-n", "report", "--wait", "10m", "--"]
         assert out.split()[-1] == "2"  # the launcher is its child
 
     def test_stop_kills_what_ignores_sigterm_and_the_next_container_runs(self, podman, volume):
-        process = podman.start(
-            volume, "--name=stubborn", "report", "sh", "-c", "trap '' TERM; echo; sleep 1000; sleep 1000"
-        )
+        script = "trap '' TERM; echo; sleep 1000; sleep 1000"
+        process = podman.start(volume, "--name=stubborn", "report", "sh", "-c", script)
         read_line(process)
 
         podman.check("stop", "--time=1", "stubborn")
@@ -103,11 +101,10 @@ class TestImage:
         service = yaml.safe_load(read_example("compose.yaml"))["services"]["strict"]
         assert service["read_only"] and service["cap_drop"] == ["ALL"]
         [(name, value)] = service["environment"].items()
-        words = ("--read-only", "--read-only-tmpfs=false", "--cap-drop=all", f"--user={service['user']}")
+        words = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=all", f"--user={service['user']}"]
+        words += [f"--env={name}={value}", f"--tmpfs={service['tmpfs']}"]
 
-        done = finish(
-            podman.start(*words, f"--env={name}={value}", f"--tmpfs={service['tmpfs']}", "report", "id", "-u")
-        )
+        done = finish(podman.start(*words, "report", "id", "-u"))
 
         assert done == (0, "1234\n", "")
 

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import count_injected, finish, inject, until, wait_dead
+from conftest import count_injected, finish, in_mounts, inject, until, wait_dead
 
 from solo.gate import BOOT_AT, DIGITS, LARGEST
 
@@ -179,7 +179,7 @@ def pretend(**files):
     """Return a prefix that replaces files of /proc, named by their last part."""
     places = {"uptime": "/proc/uptime", "boot_id": "/proc/sys/kernel/random/boot_id"}
     mounts = " && ".join(f"mount --bind {path} {places[name]}" for name, path in files.items())
-    return ("unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh")
+    return in_mounts(mounts)
 
 
 @pytest.fixture
@@ -277,9 +277,7 @@ FOREIGN = {  # what is no regular file
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-@pytest.mark.parametrize(
-    "file", [".gate", ".new.00000000000000000001", ".hold.00000000000000000001", ".seat.00000000000000000001"]
-)
+@pytest.mark.parametrize("file", [".gate", *(f".{kind}.{1:020d}" for kind in ("new", "hold", "seat"))])
 def test_foreign_file_in_the_place_of_a_ticket_is_ignored_or_one_line(lab, file, kind):
     lab.run("-n", "job", "true")
     path = lab.directory / "job" / file

@@ -64,9 +64,8 @@ def test_removed_name_is_created_again(lab, missing, status):
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=gone)
 
     assert (result.returncode, result.stdout) == (status, b"" if status else b"ran\n") and count_injected(lab)
-    assert result.stderr.decode() == (
-        f"solo: job: cannot use {lab.directory}/job: another process removed it\n" if status else ""
-    )
+    reason = f"solo: job: cannot use {lab.directory}/job: another process removed it\n"
+    assert result.stderr.decode() == (reason if status else "")
 
 
 @pytest.mark.tool("strace")
@@ -323,9 +322,7 @@ BASES = [
 
 
 def act_as_nobody(*words, **options):
-    return subprocess.run(
-        [*map(str, words)], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, **options
-    )
+    return subprocess.run(words, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, **options)
 
 
 def make_base(lab, mode):

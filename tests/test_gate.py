@@ -133,9 +133,8 @@ def test_wait_shorter_than_patience_ends_busy_at_locked_gate(lab):
         results = [finish(lab.start("--wait", "100ms", "-n", "job", "true")), finish(waiter)]
 
         assert [status for status, _, _ in results] == [75, 75] and lab.count_waiting("job") == 0
-        assert all(
-            err.startswith("solo: job: busy: another process has its gate locked; waited ") for *_, err in results
-        )
+        reason = "solo: job: busy: another process has its gate locked; waited "
+        assert all(err.startswith(reason) for *_, err in results)
     assert finish(holder)[0] == 0 and lab.run("-n", "job", "true").returncode == 0
 
 

@@ -5,10 +5,8 @@ import importlib.util
 import pytest
 from conftest import finish
 
-needs_gevent = pytest.mark.skipif(not importlib.util.find_spec("gevent"), reason="needs gevent: pip install gevent")
-needs_eventlet = pytest.mark.skipif(
-    not importlib.util.find_spec("eventlet"), reason="needs eventlet: pip install eventlet"
-)
+needs_gevent = pytest.mark.skipif(not importlib.util.find_spec("gevent"), reason="pip install gevent")
+needs_eventlet = pytest.mark.skipif(not importlib.util.find_spec("eventlet"), reason="pip install eventlet")
 
 EARLY = "import gevent.monkey; gevent.monkey.patch_all()\nimport gevent\n"
 LATE = "solo.Lock; import gevent.monkey; gevent.monkey.patch_all()\nimport gevent\n"

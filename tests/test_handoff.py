@@ -132,9 +132,8 @@ def test_continuing_launcher_continues_forked_child(lab, via):
 )
 def test_failed_preparation_is_repeated_at_turn(lab, what, paths):
     holder = lab.hold("job")
-    waiter = lab.start(
-        "-w", "forever", "-n", "job", "--", "echo", "ran", prefix=inject(lab, what, paths=paths, follow=True)
-    )
+    prefix = inject(lab, what, paths=paths, follow=True)
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=prefix)
     until_blocked(waiter)
 
     holder.communicate()
@@ -171,9 +170,8 @@ def test_waiter_that_cannot_prepare_its_turn_runs(lab, request):
         pytest.skip("the bundle loads no file for it")
     paths = [ROOT / "solo/contention/handoff.py", cache_from_source(ROOT / "solo/contention/handoff.py")]
     holder = lab.hold("job")
-    waiter = lab.start(
-        "-w", "1h", "-n", "job", "--", "echo", "ran", prefix=inject(lab, "openat:error=EMFILE", paths=paths)
-    )
+    prefix = inject(lab, "openat:error=EMFILE", paths=paths)
+    waiter = lab.start("-w", "1h", "-n", "job", "--", "echo", "ran", prefix=prefix)
     until_blocked(waiter)
 
     finish(holder)

@@ -77,9 +77,8 @@ def test_make_install_works_and_uninstall_removes_exactly_its_files(lab):
 def test_stub_changes_neither_environment_nor_name(lab, installed):
     lab.script = str(installed / "bin/solo")
 
-    ran = lab.run(
-        "-n", "job", "--", "sh", "-c", "cat /proc/$PPID/comm; tr '\\0' '\\n' </proc/$PPID/environ", env={"A": "1"}
-    )
+    show = "cat /proc/$PPID/comm; tr '\\0' '\\n' </proc/$PPID/environ"
+    ran = lab.run("-n", "job", "--", "sh", "-c", show, env={"A": "1"})
     last = lab.run("-n", "job", "--", "sh", "-c", 'echo "$#" "$@"', "sh", "", "a b", "-n")
 
     assert ran.stdout.decode() == "solo\nA=1\n"

@@ -2,10 +2,10 @@
 
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
+from resource import RLIMIT_DATA, setrlimit
 
 import pytest
 from conftest import (
@@ -347,9 +347,7 @@ def test_out_of_memory_is_one_line_and_125(lab, words):
     statuses = set()
     lowest = 3_800_000 if sys.version_info >= (3, 11) else 2_400_000  # with less, Python 3.13 tries forever
     for limit in range(lowest, 8_000_000, 40_000):
-        result = lab.run(
-            *words, "-n", "job", "echo", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-        )
+        result = lab.run(*words, "-n", "job", "echo", preexec_fn=lambda: setrlimit(RLIMIT_DATA, (limit, limit)))
         if result.returncode == 125 and result.stdout:
             continue  # the launcher ended while its command ran, as if it was killed
         statuses.add(result.returncode)

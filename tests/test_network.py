@@ -193,9 +193,7 @@ class SecurePostgreSQL(PostgreSQL):
         return super().start()
 
 
-@pytest.fixture(
-    scope="module", params=[SecureEtcd, SecureRedis, SecureZooKeeper, SecurePostgreSQL], ids=lambda kind: kind.scheme
-)
+@pytest.fixture(scope="module", params=[SecureEtcd, SecureRedis, SecureZooKeeper, SecurePostgreSQL])
 def secure(request, certificates, tmp_path_factory):
     server = request.param(tmp_path_factory.mktemp(request.param.scheme))
     server.files = certificates
@@ -247,9 +245,8 @@ def test_untrusted_certificate_is_an_error_and_no_outage(secure, authority, clie
         pytest.skip("libpq verifies a server only if cafile is set")
     connect(secure, "ca", "client").release()
 
-    with pytest.raises(
-        SoloError, match="certificate|unknown ca" if secure.scheme == "postgresql" else message
-    ) as error:
+    expected = "certificate|unknown ca" if secure.scheme == "postgresql" else message
+    with pytest.raises(SoloError, match=expected) as error:
         connect(secure, authority, client, host)
 
     assert not isinstance(error.value, Unreachable) and "\n" not in str(error.value)

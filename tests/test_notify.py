@@ -59,9 +59,8 @@ def find_unnotified(lab):
     ],
 )
 def test_bad_end_is_notified(lab, notes, words, status, note):
-    assert (
-        lab.run("--notify", f'{WRITE}; echo "${{SOLO_RAN:-0}}" >>$LAB/notes', *shlex.split(words)).returncode == status
-    )
+    command = f'{WRITE}; echo "${{SOLO_RAN:-0}}" >>$LAB/notes'
+    assert lab.run("--notify", command, *shlex.split(words)).returncode == status
 
     line, seconds = notes(2)
     assert re.sub(r"pid \d+", "pid N", re.sub(r"(after|PATH) [^)\s]+", r"\1 N", line)) == note
@@ -133,9 +132,7 @@ def test_notification_keeps_nothing_of_its_caller(lab, notes, ended, is_skipped)
     assert os.getsid(int(ended[0])) == watcher
     status = open(f"/proc/{ended[0]}/status").read()
     masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
-    ours = sum(
-        1 << number - 1 for number in signal.valid_signals()
-    )  # posix_spawn(3), as in make, ignores one of libc's
+    ours = sum(1 << number - 1 for number in signal.valid_signals())  # posix_spawn(3) ignores one of libc's
     assert (int(masks["SigBlk"], 16) & ours, int(masks["SigIgn"], 16) & ours) == (0, 0)
     assert find_unnotified(lab) == []
 

@@ -154,10 +154,8 @@ def test_proc_of_other_pid_namespace_is_refused(lab):
 @pytest.mark.tool("strace")
 def test_holder_may_end_between_two_looks(lab):
     """Of more holders than a contender keeps open, the one in the way vanishes at the second look and is back at the third."""
-    code = (
-        "held = [solo.Lock(f'job/{number}', shared=True).acquire() for number in range(64)]; print(flush=True); input()"
-    )
-    others = lab.start_code(code)
+    hold = "held = [solo.Lock(f'job/{number}', shared=True).acquire() for number in range(64)]"
+    others = lab.start_code(f"{hold}; print(flush=True); input()")
     read_line(others)
     lab.hold("job", "--shared")
     newest = max((lab.directory / "job").glob(".hold.*")).name
@@ -224,9 +222,8 @@ def test_waiter_refuses_to_run_in_a_directory_that_was_replaced(lab):
     status, _, stderr = finish(waiter)
 
     assert (status, lab.read_log(), finish(newcomer)[0]) == (125, [], 0)
-    assert stderr == (
-        f"solo: job: cannot use {lab.directory}/job: it was replaced or unmounted during the wait (start again)\n"
-    )
+    reason = "it was replaced or unmounted during the wait (start again)"
+    assert stderr == f"solo: job: cannot use {lab.directory}/job: {reason}\n"
 
 
 @pytest.mark.host  # elsewhere a holder removes the ticket of a command that has ended

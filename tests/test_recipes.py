@@ -117,12 +117,11 @@ def check_subcommand(machine, line, environment=None):
 
 def check_beside(machine, recipe, line):
     """Verify that a line of flock(1) and the recipe exclude each other."""
-    for number, (first, second, status) in enumerate(
-        [(recipe, line, 1), (line, recipe, 75)], machine.count("start") + 1
-    ):
+    for first, second, status in ((recipe, line, 1), (line, recipe, 75)):
         machine.hold_all()
+        before = machine.count("start")
         holder = machine.type(first)
-        machine.wait_for_starts(number)
+        machine.wait_for_starts(before + 1)
         assert finish(machine.type(second))[0] == status
         machine.release()
         assert finish(holder)[0] == 0
@@ -474,8 +473,5 @@ def test_launcher_without_locks_fails_the_check(new, line):
 @pytest.mark.tool("mandoc")
 @pytest.mark.parametrize("page", ["solo-hold.1", "solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
 def test_mandoc_finds_no_fault_in_the_manuals(page):
-    result = subprocess.run(
-        ["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True
-    )
-
-    assert result.stdout == "", result.stdout
+    lint = ("mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page)
+    assert subprocess.run(lint, capture_output=True).stdout == b""

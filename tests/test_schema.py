@@ -60,9 +60,7 @@ def test_views_print_what_the_schema_says(lab):
 @pytest.mark.parametrize("kind, words", [("doctor", []), ("crontab", ["--crontab"]), ("crontab", ["--unit"])])
 def test_doctor_prints_what_the_schema_says(lab, kind, words):
     file = lab.path / ("a.service" if words == ["--unit"] else "tab")
-    file.write_text(
-        "[Service]\nExecStart=flock -n /run/x a.sh\n" if words == ["--unit"] else "* * * * * flock -n /run/x a.sh\n"
-    )
+    file.write_text(("[Service]\nExecStart=" if words == ["--unit"] else "* * * * * ") + "flock -n /run/x a.sh\n")
 
     rows = check(kind, lab.run("doctor", "--json", *words, *([file] if words else [])).stdout)
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, until
+from conftest import PATIENCE, ROOT, finish, in_mounts, until
 
 
 @pytest.fixture
@@ -119,10 +119,8 @@ class Journald:
         self.reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.reader.bind(f"{folder}/socket")
         self.reader.settimeout(PATIENCE)
-        bind = (
-            f"mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind {folder} /run/systemd/journal"
-        )
-        self.prefix = ("unshare", "--mount", "sh", "-c", f'{bind} && exec "$@"', "sh")
+        place = "/run/systemd/journal"
+        self.prefix = in_mounts(f"mount -t tmpfs tmpfs /run && mkdir -p {place} && mount --bind {folder} {place}")
 
     def read(self):
         """Return the fields of the next entry, each as the list of its values."""

@@ -122,9 +122,7 @@ def test_control_c_leaves_no_traceback(terminal, lab, moment):
     if moment == "waiting":
         lab.hold("job")
     screen = terminal(lab.script, "-n", "job", "-w", "forever", "sleep", "60")
-    until(
-        lambda: [row for row in lab.list() if row["launcher"] == screen.pid and (row["child"] or moment == "waiting")]
-    )
+    until(lambda: any(row["launcher"] == screen.pid and (row["child"] or moment == "waiting") for row in lab.list()))
 
     screen.type("\x03")
 

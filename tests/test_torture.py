@@ -233,9 +233,7 @@ def check_journal(lab, message, status):
     """Assert that every line is whole and has the successor's run, and that the traced run, if it has one, is right."""
     # A launcher that is killed after it has renamed a full journal leaves `.journal.past` alone.
     text = b"".join(file.read_bytes() for file in lab.directory.rglob(".journal*") if file.is_file())
-    lines = list(
-        dict.fromkeys(line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals "))
-    )
+    lines = dict.fromkeys(line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals "))
     assert len(lines) == len(parse("job", b"".join(lines))[1]), message
     history = dict(find_histories(str(lab.directory), ["job"]))["job"]
     runs = {run.command[1]: run for run in history.list_runs()}

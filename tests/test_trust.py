@@ -3,6 +3,7 @@ typed."""
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from importlib.util import cache_from_source
@@ -147,19 +148,14 @@ def test_remedy_for_wide_files_works_when_typed(lab):
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    "words",
-    [
-        *(["touch"], ["mkfifo"], ["mkdir"], ["ln", "-s", "/etc/passwd"], ["mkdir", "-m", "0"]),
-        ["sh", "-c", 'umask 777 && : >"$0"'],
-    ],
-    ids=" ".join,
+    "words", ["touch", "mkfifo", "mkdir", "ln -s /etc/passwd", "mkdir -m 0", "sh -c 'umask 777 && : >\"$0\"'"]
 )
 @pytest.mark.parametrize("kind", [".hold.", ".seat."])
 def test_file_of_other_user_that_is_no_ticket_blocks_nobody(common, words, kind):
     make_base(common, 0o1777)
     common.run("-n", "job", "true")
     junk = common.directory / f"job/{kind}{'1':>020}"
-    act_as_nobody(*words, junk)
+    act_as_nobody(*shlex.split(words), junk)
 
     results = [common.run("-n", "job", "--", "echo", "ran", user=user) for user in (OTHER, 0)]
 

@@ -128,9 +128,7 @@ MONTH = (
 
 def simulate_waits(jobs, rng):
     """Yield (forecast, actual seconds) of each wait for one name. Durations vary by 10 %, and every 100th is three times as long."""
-    starts = sorted(
-        (start + rng.random(), job, 60 * minutes) for job, all_starts, minutes in jobs for start in all_starts
-    )
+    starts = sorted((start + rng.random(), job, 60 * minutes) for job, times, minutes in jobs for start in times)
     recorded = {job: collections.deque(maxlen=MOST) for job, _, _ in jobs}
     queue, free = [], 0.0
     for now, job, seconds in starts:

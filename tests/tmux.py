@@ -13,9 +13,8 @@ class Tmux:
     def __init__(self, words, environment, width=100, height=24):
         self.socket = uuid.uuid4().hex
         script = '"$@"; echo "ended:$?"; stty -a | grep -o -e "-\\?icanon" -e "-\\?echo "; exec cat'
-        self.call(
-            "new-session", "-d", "-x", str(width), "-y", str(height), "sh", "-c", script, "sh", *words, env=environment
-        )
+        size = ("-x", str(width), "-y", str(height))
+        self.call("new-session", "-d", *size, "sh", "-c", script, "sh", *words, env=environment)
 
     def call(self, *words, **options):
         words = ["tmux", "-u", "-L", self.socket, "-f", "/dev/null", *words]

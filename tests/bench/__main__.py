@@ -36,9 +36,7 @@ MEASURES = {  # the function and its share of --rounds
 
 def parse_words():
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "measures", nargs="*", metavar="MEASURE", help=f"one of {', '.join(MEASURES)} (default: all but crowd)"
-    )
+    parser.add_argument("measures", nargs="*", help=f"one of {', '.join(MEASURES)} (default: all but crowd)")
     parser.add_argument("--rounds", type=int, default=100, help="turns of the quick measures; slower ones take a share")
     parser.add_argument("--smoke", action="store_true", help="three turns of small sizes: does every measure work?")
     parser.add_argument("--launcher", help="measure this solo instead of installing one")

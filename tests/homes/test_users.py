@@ -38,9 +38,7 @@ def test_user_has_one_place_that_stays(machine, name):
     holder.stdout.readline()
     if place.startswith("/var/lib"):  # the home directory becomes the user's own
         entry = f"u:x:{uid}:0::/home/www:/bin/sh"
-        machine.type(
-            f'chown {uid} /home/www; users=$(grep -v :{uid}: /etc/passwd); echo "$users\n{entry}" >/etc/passwd'
-        )
+        machine.type(f'chown {uid} /home/www; rest=$(grep -v :{uid}: /etc/passwd); echo "$rest\n{entry}" >/etc/passwd')
         assert machine.type(f"getent passwd {uid}") == f"{entry}\n"
 
     assert machine.solo(uid, *RUN)[0] == 75

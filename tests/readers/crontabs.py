@@ -14,9 +14,7 @@ STATES = ("fails", "note")
 
 
 def make_crontab(rng) -> bytes:
-    lines = rng.sample(
-        ["PATH=/usr/bin:/bin", "SHELL=/bin/bash", "[Service]", "User=alice", "SOLO_DIR=/d"], rng.randrange(4)
-    )
+    lines = rng.sample("PATH=/usr/bin:/bin SHELL=/bin/bash [Service] User=alice SOLO_DIR=/d".split(), rng.randrange(4))
     for _ in range(rng.randrange(1, 5)):
         words = [rng.choice(PIECES) for _ in range(rng.randrange(1, 12))]
         lines.append(f"{rng.choice(TIMES)} {' '.join(words)}")

@@ -28,9 +28,8 @@ def make_document(rng) -> bytes:
 
 @fuzzed(2, b'"queue":[]|"ttl":0|"owner":""|NaN|1e999|null|[]|{}|true|' + NUMBERS)
 def check_document(data: bytes):
-    known = attempt(
-        document.parse_document, data, may=(ValueError, LookupError, TypeError, OverflowError, RecursionError)
-    )
+    refusals = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
+    known = attempt(document.parse_document, data, may=refusals)
     if isinstance(known, document.Document):
         numbers = [stored.number for stored in known.queue]
         expect(numbers == sorted(numbers) and all(number <= known.counter for number in numbers))
@@ -57,9 +56,8 @@ def open_s3(data: bytes) -> engine.S3:
 
 
 def make_s3(rng) -> bytes:
-    keys = "".join(
-        f"<Key>solo/{rng.choice(('job', 'a/b%20c', '%zz', '.x'))}.json</Key>" for _ in range(rng.randrange(3))
-    )
+    names = rng.choices(("job", "a/b%20c", "%zz", ".x"), k=rng.randrange(3))
+    keys = "".join(f"<Key>solo/{name}.json</Key>" for name in names)
     error = f"<Error><Code>{rng.choice(('NoSuchKey', 'SlowDown', 'ExpiredToken', 'x'))}</Code><Message>m &lt;</Message></Error>"
     body = rng.choice((make_document(rng), f"<R>{keys}</R>".encode(), error.encode(), b""))
     status = rng.choice((200, 200, 200, 304, 403, 404, 412, 503))
