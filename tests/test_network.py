@@ -11,14 +11,21 @@ from servers import Etcd, PostgreSQL, Redis, ZooKeeper, find_port, serve
 from test_engines import Fleet
 
 from solo.engines.engine import EntryRecord
+from solo.engines.lease import Terms
 from solo.engines.queue import Wait
-from solo.engines.targets import ENGINES, import_engine, parse_url
-from solo.errors import SoloError, Unreachable
+from solo.engines.targets import ENGINES, import_engine, open_engine, parse_url
+from solo.errors import SoloError, Unreachable, UsageError
 from solo.modes import EXCLUSIVE, Claim
 
 redis, zookeeper = serve(Redis), serve(ZooKeeper)
 NAME = "engine.example"
 URLS = [f"etcd://{NAME}:1", f"redis://{NAME}:1", f"zookeeper://{NAME}:1", f"postgresql://{NAME}:1/x?table=t"]
+
+
+@pytest.mark.parametrize("url", "etcd://h?x=y redis://h?x=y zookeeper://h?x=y s3://b?region=r&x=y".split())
+def test_unknown_setting_is_a_usage_error(url):
+    with pytest.raises(UsageError, match="x: no such setting"):
+        open_engine(url, Terms(15.0))
 
 
 class Names:

@@ -14,7 +14,7 @@ from solo.engines import json, network
 from solo.engines.engine import FIRST_COME, KEPT, RESTORED, SKEWED, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.http import Connection, find_http_date
 from solo.engines.queue import Engine, sort_queues
-from solo.errors import SoloError, Unreachable, UsageError
+from solo.errors import SoloError, Unreachable
 from solo.kernel import decode, encode
 
 PREFIX = "solo"
@@ -32,12 +32,9 @@ GATEWAY = " (name the members themselves, without --enable-grpc-gateway=false, a
 
 
 class Etcd(Engine):
-    keeps_outcomes = True
     timeout = 0.0  # not of a client
 
     def __init__(self, target, ttl: float, timeout: float):
-        if target.settings:
-            raise UsageError(f"--via {target.shown}: etcd has no such setting")
         self.target = target
         self.where = target.shown
         self.prefix = (target.path or PREFIX) + "/"

@@ -14,14 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-LONGEST_LINE, MOST_LINES = 1 << 16, 100
+MOST_LINES = 100
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 Headers = dict[str, str]  # by name
 ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
-
-
-class HTTPError(OSError):
-    """The answer is not one of HTTP."""
 
 
 class Connection:
@@ -33,6 +29,7 @@ class Connection:
         self.is_open = True
 
     def request(self, method: str, path: str, body: str, headers: "dict[str, str]") -> None:
+        self.sock.data = b""  # what came after the last answer is no part of the next one
         data = body.encode()
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(data)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -54,12 +51,12 @@ class Answer:
 
     def __init__(self, sock: network.Timed) -> None:
         self.sock = sock
-        self.data = self.body = b""  # received and not yet decoded; decoded and not yet read
+        self.body = b""  # decoded and not yet read
         self.status = 0
         while self.status < 200:
             version, _, status = self.read_head_line().partition(" ")
             if version[:7] != "HTTP/1." or not status[:3].isdecimal():
-                raise HTTPError("the answer is not HTTP")
+                raise ValueError("the answer is not HTTP")
             self.status, self.headers = int(status[:3]), self.read_headers()
         is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
         size = None  # until the connection ends
@@ -94,8 +91,9 @@ class Answer:
 
     def decode(self, left: "int | None") -> "Iterator[bytes]":
         """Yield the pieces of so many bytes, or, if None, of all until the end of the connection."""
-        while left != 0 and (self.data or self.receive(may_end=left is None)):
-            piece, self.data = self.data[:left], self.data[left:] if left is not None else b""
+        sock = self.sock
+        while left != 0 and (sock.data or sock.receive(may_end=left is None)):
+            piece, sock.data = sock.data[:left], sock.data[left:] if left is not None else b""
             left = None if left is None else left - len(piece)
             yield piece
 
@@ -112,37 +110,16 @@ class Answer:
             if not name:
                 return headers
             headers[name.title()] = value.strip()
-        raise HTTPError("the answer has too many headers")
+        raise ValueError("the answer has too many headers")
 
     def read_head_line(self) -> str:
-        while b"\n" not in self.data:
-            if len(self.data) > LONGEST_LINE:
-                raise HTTPError("the answer has too long a line")
-            self.receive()
-        line, _, self.data = self.data.partition(b"\n")
-        return line.rstrip(b"\r").decode("latin-1")
-
-    def receive(self, may_end: bool = False) -> bool:
-        """Receive more. Return False at the end of the connection."""
-        data = self.sock.recv()
-        if not data and not may_end:
-            raise HTTPError("the server closed the connection")
-        self.data += data
-        return bool(data)
+        return self.sock.read_line().decode("latin-1")
 
 
 def parse_size(text: str, base: int) -> int:
     if not text.isalnum():  # int() accepts a sign too
-        raise HTTPError("the answer has no valid length")
+        raise ValueError("the answer has no valid length")
     return int(text, base)
-
-
-def parse_http_date(text: str) -> float:
-    """Return the seconds since the epoch of `Mon, 23 Nov 2026 05:47:03 GMT`. Raises ValueError."""
-    _, day, month, year, clock, zone = text.split()
-    if zone != "GMT":
-        raise ValueError("not a date of HTTP")
-    return parse_date(f"{year}-{MONTHS.index(month) + 1:02}-{day}T{clock}Z")
 
 
 def parse_date(text: str) -> float:
@@ -155,9 +132,14 @@ def parse_date(text: str) -> float:
 
 
 def find_http_date(headers: "dict[str, str]") -> "float | None":
-    """Return the time of the Date header, in the middle of its second; None without one that we can parse."""
+    """Return the seconds since the epoch of the header `Date: Mon, 23 Nov 2026 05:47:03 GMT`, in the middle of that second.
+
+    Return None without one that we can parse.
+    """
     try:
-        return parse_http_date(headers.get("Date", "")) + 0.5
+        _, day, month, year, clock, zone = headers.get("Date", "").split()
+        seconds = parse_date(f"{year}-{MONTHS.index(month) + 1:02}-{day}T{clock}Z") + 0.5
+        return seconds if zone == "GMT" else None
     except ValueError:
         return None
 

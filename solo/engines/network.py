@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SHORTEST_WAIT = 0.001  # seconds
-PIECE = 1 << 16  # bytes of one read
+PIECE, LONGEST_LINE = 1 << 16, 1 << 16  # bytes: of one read, and of a line without an end
 TIMEOUTS = (TimeoutError, timeout)  # before Python 3.10 they differ
 
 lookups: "dict[tuple[str, int], Lookup]" = {}  # by (host, port)
@@ -186,11 +186,15 @@ def connect_to(address: "tuple[Any, ...]", seconds: float) -> socket:
 
 
 class Timed:
-    """A connected socket whose calls all end by `deadline`: an answer that trickles in would outlast a timeout of each."""
+    """A connected socket whose calls all end by `deadline`: an answer that trickles in would outlast a timeout of each.
+
+    `data` was received and is not yet used.
+    """
 
     def __init__(self, one: "Any", deadline: float = 0.0) -> None:
         self.socket = one
         self.deadline = deadline
+        self.data = b""
 
     def set_timeout(self) -> None:
         left = self.deadline - monotonic()
@@ -198,9 +202,23 @@ class Timed:
             raise TimeoutError("timed out")
         self.socket.settimeout(left)
 
-    def recv(self) -> bytes:
+    def receive(self, may_end: bool = False) -> bool:
+        """Receive more data. Return False at the end of the connection, which is an error unless it `may_end`. Raises OSError."""
         self.set_timeout()
-        return bytes(self.socket.recv(PIECE))
+        data = self.socket.recv(PIECE)
+        if not data and not may_end:
+            raise ConnectionError("the server closed the connection")
+        self.data += data
+        return bool(data)
+
+    def read_line(self) -> bytes:
+        """Return the next line, without its end. Raises OSError, ValueError."""
+        while b"\n" not in self.data:
+            if len(self.data) > LONGEST_LINE:
+                raise ValueError("the answer has too long a line")
+            self.receive()
+        line, _, self.data = self.data.partition(b"\n")
+        return line.removesuffix(b"\r")
 
     def sendall(self, data: bytes) -> None:
         self.set_timeout()

@@ -66,7 +66,7 @@ class Engine:
     client: "Any"
     caveat = ""
     skew: float = 0.0
-    keeps_outcomes = False
+    keeps_outcomes = True
     expires_leases = True
     is_view = False
 

@@ -99,14 +99,11 @@ redis.call('zremrangebyrank', KEYS[1], 0, ARGV[3])
 
 
 class Redis(Engine):
-    keeps_outcomes = True
     caveat = "Redis is best effort: after a restart, a failover or a step of its clock two may run; SOLO_TOKEN tells them apart"
 
     def __init__(self, target, ttl: float, timeout: float):
         if len(target.hosts) > 1:
             raise UsageError(f"--via {target.shown}: Redis is one host{SINGLE}")
-        if target.settings:
-            raise UsageError(f"--via {target.shown}: Redis has no such setting")
         if not (target.path or "0").isdecimal():
             raise UsageError(f"--via {target.shown}: Redis selects a database by number (like redis://host/0)")
         self.target = target

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-LARGEST, LONGEST_LINE = 1 << 26, 1 << 16  # bytes
+LARGEST = 1 << 26  # bytes
 MOST, DEEPEST = 1 << 20, 8  # items of an array, and arrays in each other
 
 
@@ -30,7 +30,6 @@ class Connection:
         self.greetings = [] if login == [None] else [["AUTH", *login]]
         self.greetings += [["SELECT", target.path]] if int(target.path or 0) else []
         self.sock: network.Timed | None = None
-        self.data = b""
 
     def call(self, *words: object) -> "Any":
         """Return bytes, a number, None, or a list of answers. Raises Refused; OSError, ValueError: the connection broke."""
@@ -46,8 +45,7 @@ class Connection:
             raise
 
     def open(self, deadline: float) -> "network.Timed":
-        sock = network.Timed(network.connect(self.host, self.port, deadline, self.tls), deadline)
-        self.sock, self.data = sock, b""
+        self.sock = sock = network.Timed(network.connect(self.host, self.port, deadline, self.tls), deadline)
         try:
             for words in self.greetings:
                 self.ask(sock, words)
@@ -68,7 +66,7 @@ class Connection:
         return self.read_answer(sock)
 
     def read_answer(self, sock: "network.Timed", depth: int = 0) -> "Any":
-        line = self.read_line(sock)
+        line = sock.read_line()
         kind, rest = line[:1], line[1:]
         if kind == b"-":
             raise Refused(rest.decode(errors="replace"))
@@ -78,29 +76,16 @@ class Connection:
         if kind == b":":
             return number
         if kind == b"$" and number <= LARGEST:
-            return self.read_bulk(sock, number) if number >= 0 else None
+            return read_bulk(sock, number) if number >= 0 else None
         if kind == b"*" and number <= MOST and depth < DEEPEST:
             return [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
         raise ValueError("the answer is not one of Redis")
 
-    def read_line(self, sock: "network.Timed") -> bytes:
-        while b"\r\n" not in self.data:
-            if len(self.data) > LONGEST_LINE:
-                raise ValueError("the answer is not one of Redis")
-            self.receive(sock)
-        line, _, self.data = self.data.partition(b"\r\n")
-        return line
 
-    def read_bulk(self, sock: "network.Timed", size: int) -> bytes:
-        while len(self.data) < size + 2:
-            self.receive(sock)
-        bulk, end, self.data = self.data[:size], self.data[size : size + 2], self.data[size + 2 :]
-        if end != b"\r\n":
-            raise ValueError("the answer is not one of Redis")
-        return bulk
-
-    def receive(self, sock: "network.Timed") -> None:
-        data = sock.recv()
-        if not data:
-            raise ConnectionError("the server closed the connection")
-        self.data += data
+def read_bulk(sock: "network.Timed", size: int) -> bytes:
+    while len(sock.data) < size + 2:
+        sock.receive()
+    bulk, end, sock.data = sock.data[:size], sock.data[size : size + 2], sock.data[size + 2 :]
+    if end != b"\r\n":
+        raise ValueError("the answer is not one of Redis")
+    return bulk

@@ -9,6 +9,7 @@ import posix
 from solo.engines.fields import NamedTuple
 from solo.engines.network import Target, describe, split_host, unquote
 from solo.errors import SoloError, UsageError
+from solo.text.users import find_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,30 +34,43 @@ WAYS = {  # to what solo does not speak, by a part of the scheme
 
 
 class Kind(NamedTuple):
-    """One of the engines. `schemes` are those of its URLs; `needs` is what must be installed for it, `package` Debian's
-    with that, `library` the Python library that is it or brings it.
+    """One of the engines: the class `engine` in `module`. `schemes` are those of its URLs, `settings` those in a URL's
+    query, None for any; `needs` is what must be installed for it, `package` Debian's with that, `library` the Python
+    library that is it or brings it, `requirement` the same for pip, as in pyproject.toml.
     """
 
     schemes: "tuple[str, ...]"
-    library: str
-    needs: str
-    package: str
-    requirement: str  # for pip, as in pyproject.toml
     port: int
+    module: str
+    engine: str
+    settings: "tuple[str, ...] | None" = ()
+    library: str = ""
+    needs: str = ""
+    package: str = ""
+    requirement: str = ""
 
 
-ETCD = Kind(("etcd", "etcds"), "", "", "", "", 2379)
-POSTGRESQL = Kind(("postgresql",), "psycopg", "libpq", "libpq5", "psycopg[binary]>=3.1.7", 5432)
-ZOOKEEPER = Kind(("zookeeper", "zookeepers"), "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8", 2181)
-REDIS = Kind(("redis", "rediss", UNIX), "", "", "", "", 6379)
-S3 = Kind(("s3",), "", "", "", "", 443)
-ENGINES = {scheme: kind for kind in (ETCD, POSTGRESQL, ZOOKEEPER, REDIS, S3) for scheme in kind.schemes}
+PSYCOPG = "psycopg", "libpq", "libpq5", "psycopg[binary]>=3.1.7"
+KAZOO = "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8"
+POSTGRESQL = Kind(("postgresql",), 5432, "postgresql.engine", "PostgreSQL", None, *PSYCOPG)
+KINDS = (
+    Kind(("etcd", "etcds"), 2379, "etcd", "Etcd"),
+    POSTGRESQL,
+    Kind(("zookeeper", "zookeepers"), 2181, "zookeeper.engine", "ZooKeeper", (), *KAZOO),
+    Kind(("redis", "rediss", UNIX), 6379, "redis", "Redis"),
+    Kind(("s3",), 443, "s3.engine", "S3", ("region", "endpoint", "sse", "kms")),
+)
+ENGINES = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
 def open_engine(where: str, terms: "Terms") -> "Engine":
     """Return the Engine of --via `where`, not yet connected, for a lease of these Terms. Raises SoloError, UsageError."""
     target = find_target(where)
     kind = ENGINES[target.scheme]
+    unknown = [key for key in target.settings if kind.settings is not None and key not in kind.settings]
+    if unknown:
+        known = f"there are {', '.join(kind.settings or ['none'])}"
+        raise UsageError(f"--via {target.shown}: {unknown[0]}: no such setting ({known})")
     try:
         make = import_engine(kind)
     except ImportError as error:
@@ -70,25 +84,8 @@ def open_engine(where: str, terms: "Terms") -> "Engine":
 
 
 def import_engine(kind: Kind) -> "Callable[[Target, float, float], Engine]":
-    if kind is ETCD:
-        from solo.engines.etcd import Etcd
-
-        return Etcd
-    if kind is REDIS:
-        from solo.engines.redis import Redis
-
-        return Redis
-    if kind is POSTGRESQL:
-        from solo.engines.postgresql.engine import PostgreSQL
-
-        return PostgreSQL
-    if kind is ZOOKEEPER:
-        from solo.engines.zookeeper.engine import ZooKeeper
-
-        return ZooKeeper
-    from solo.engines.s3.engine import S3 as ObjectStore
-
-    return ObjectStore
+    module: Any = __import__(f"solo.engines.{kind.module}", fromlist=[kind.engine])  # importlib imports warnings
+    return getattr(module, kind.engine)  # type: ignore[no-any-return]
 
 
 def find_target(where: str) -> Target:
@@ -100,7 +97,8 @@ def find_target(where: str) -> Target:
             raise UsageError(f"--via {target.shown}: other users could read the password ({remedy})")
         return read_password(target)
     known: dict[str, Target] = {}
-    files = find_configurations()
+    home = find_home(posix.geteuid())
+    files = [CONFIGURATION, *([f"{home}/{USERS_CONFIGURATION}"] if home else [])]
     for path in files:
         known.update(read_configuration(path))
     if where not in known:
@@ -178,15 +176,6 @@ def split_setting(text: str) -> "tuple[str, str]":
     if not equals:
         raise ValueError
     return unquote(key), unquote(value)
-
-
-def find_configurations() -> "list[str]":
-    import pwd
-
-    try:
-        return [CONFIGURATION, f"{pwd.getpwuid(posix.geteuid()).pw_dir.rstrip('/')}/{USERS_CONFIGURATION}"]
-    except KeyError:
-        return [CONFIGURATION]
 
 
 def read_configuration(path: str) -> "dict[str, Target]":

@@ -154,7 +154,7 @@ class Answers(BytesIO):
 
 def open_etcd(data: bytes):
     one = etcd.Etcd(targets.parse_url("etcd://h"), 15, 1)
-    one.open = lambda at, deadline: Answers(data)
+    one.open = lambda deadline: Answers(data)
     one.lease = "255"
     return one
 
@@ -234,8 +234,8 @@ def make_zookeeper(rng) -> bytes:
 
 def open_zookeeper(data: bytes, size: int = 7):
     one = ZooKeeper(targets.parse_url("zookeeper://h"), 15, 1)
-    one.session.open = lambda deadline: Wire(data, size)
-    one.session.socket, one.session.number = Wire(data, size), 1
+    one.session.open = lambda deadline: network.Timed(Wire(data, size), deadline)
+    one.session.socket, one.session.number = network.Timed(Wire(data, size)), 1
     return one
 
 

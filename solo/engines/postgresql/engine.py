@@ -34,8 +34,6 @@ LOG, LOG_COLUMNS = "_log", "name text, number bigint, outcome text not null, pri
 
 
 class PostgreSQL(Engine):
-    keeps_outcomes = True
-
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown
         settings = dict(target.settings)

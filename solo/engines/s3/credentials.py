@@ -14,6 +14,7 @@ from solo.engines import json, network
 from solo.engines.http import Connection, Headers, dial, find_text, parse_date
 from solo.engines.s3.sign import Keys, format_query
 from solo.errors import SoloError, Unreachable
+from solo.text.users import find_home
 
 LARGEST = 1 << 20  # bytes of a file or an answer
 CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
@@ -49,7 +50,7 @@ class Settings:
         """Return `path` with the home directory for its `~`, or "" if there is none."""
         if not path.startswith("~/"):
             return path
-        home = self.find("HOME") or find_home()
+        home = self.find("HOME") or find_home(posix.geteuid())
         return home and home.rstrip("/") + path[1:]
 
     def read_profile(self) -> "dict[str, str]":
@@ -72,16 +73,6 @@ class Settings:
             return ""
         known = self.find("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", key="s3.endpoint_url")
         return known or self.find(key="endpoint_url")
-
-
-def find_home() -> str:
-    """Return our home directory in the password database, "" if there is none."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(posix.geteuid()).pw_dir
-    except KeyError:
-        return ""
 
 
 def read_ini(path: str) -> "dict[str, dict[str, str]]":

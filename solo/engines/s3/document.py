@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+FIELDS = ("owner", str), ("number", int), ("renewals", int), ("asked", str)  # whose types are verified
 
 
 class Stored(NamedTuple):
@@ -75,15 +76,8 @@ def parse_document(data: bytes) -> Document:
 
 
 def parse_stored(value: "dict[str, Any]") -> Stored:
-    stored = Stored(
-        expect(str, value["owner"]),
-        expect(int, value["number"]),
-        expect(int, value["renewals"]),
-        float(value["ttl"]),
-        float(value["renewed"]),
-        expect(str, value["asked"]),
-        value["record"],
-    )
+    known = {field: expect(kind, value[field]) for field, kind in FIELDS}
+    stored = Stored(ttl=float(value["ttl"]), renewed=float(value["renewed"]), record=value["record"], **known)
     if not 0 < stored.ttl <= LONGEST or not abs(stored.renewed) < float("inf"):
         raise ValueError("not a time")
     return stored

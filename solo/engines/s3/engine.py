@@ -29,19 +29,9 @@ renewed, and a contender without --wait waits for the end of such an entry inste
 
 from time import monotonic, sleep, time
 
-from solo.engines import json
+from solo.engines import json, queue
 from solo.engines.engine import FIRST_COME, SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.lease import RATE
-from solo.engines.queue import (
-    RENEWALS,
-    Engine,
-    ask_until_answered,
-    count_waiters,
-    find_obstacles,
-    make_busy,
-    mark_holds,
-    sort_queues,
-)
 from solo.engines.s3.document import Document, Stored
 from solo.engines.s3.objects import Contended, Foreign, Objects, make_word
 from solo.errors import Busy, SoloError, Superseded
@@ -63,10 +53,10 @@ POLL = (0.5, 1.5)  # seconds; random, so that waiters do not all ask at once
 SELDOM = 10  # times as seldom a waiter asks at most
 
 
-class S3(Engine):
+class S3(queue.Engine):
     """See queue.Engine."""
 
-    expires_leases = False
+    keeps_outcomes = expires_leases = False
 
     def __init__(self, target: "Target", ttl: float, timeout: float) -> None:
         self.where: str = target.shown
@@ -102,11 +92,11 @@ class S3(Engine):
 
     @property
     def period(self) -> float:
-        return min(self.lives.values(), default=self.ttl) / RENEWALS
+        return min(self.lives.values(), default=self.ttl) / queue.RENEWALS
 
     def renew(self) -> "str | None":
         sent, deadline, yields = monotonic(), self.objects.find_deadline(), None
-        if self.period > self.ttl / RENEWALS:  # there is time
+        if self.period > self.ttl / queue.RENEWALS:  # there is time
             deadline, yields = sent + self.period, self.yields
         if not self.joined:
             self.objects.repeat(deadline, "GET", self.objects.prefix + PROBE, {})  # `solo doctor` measures it
@@ -140,15 +130,15 @@ class S3(Engine):
             return 1
         owners = [stored.owner for stored in document.queue]
         at = owners.index(self.owner) if self.owner in owners else len(owners)
-        *earlier, own = mark_holds(self.make_entries(name, document)[: at + 1])
-        return 1 if own.is_held else 1 + count_waiters(earlier)
+        *earlier, own = queue.mark_holds(self.make_entries(name, document)[: at + 1])
+        return 1 if own.is_held else 1 + queue.count_waiters(earlier)
 
     def yields(self, document: Document) -> float:
         """Return for how many seconds only the first holder should write, as its renewal is due by the store's clock."""
         first = document.queue[0] if document.queue else None
         if first is None:
             return 0.0
-        age, period = self.store.read_clock() - first.renewed, first.ttl / RENEWALS
+        age, period = self.store.read_clock() - first.renewed, first.ttl / queue.RENEWALS
         # Not until a moment: a poll of each waiter in a crowd would cost more requests than its write.
         return max(0.0, period - age) + pick_between(0, period / 2) if period / 2 < age < first.ttl / 2 else 0.0
 
@@ -171,15 +161,15 @@ class S3(Engine):
 
     def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
         """As Engine.acquire. A contender whose wait is over is busy without an entry, which saves two PUTs."""
-        queue = ask_until_answered(wait, self.read_queue, name)
-        obstacles, stale = find_obstacles(mark_holds(queue), record.claim), self.find_stale(name)
+        entries = queue.ask_until_answered(wait, self.read_queue, name)
+        obstacles, stale = queue.find_obstacles(queue.mark_holds(entries), record.claim), self.find_stale(name)
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
             # Their hosts are probably dead: wait for the proof, which no later contender would wait for either.
             longest = max(stale[entry.key] for entry in obstacles) * (1 + RATE) + 2 * POLL[1]
             wait = extend(wait, longest, name, obstacles[0].record.host)
         elif obstacles and wait.deadline <= monotonic():
-            raise make_busy(obstacles)
-        ask_until_answered(wait, self.objects.prove, self.objects.states[name])
+            raise queue.make_busy(obstacles)
+        queue.ask_until_answered(wait, self.objects.prove, self.objects.states[name])
         self.patience = wait.patience
         try:
             return super().acquire(name, record, wait)
@@ -286,9 +276,9 @@ class S3(Engine):
                 entries.append(Entry(one, self.objects.make_key(one), 0, parse_entry_record(b"")))
                 continue
             stale = self.find_stale(one)
-            queue = self.make_entries(one, self.objects.states[one].document)
-            entries += [entry for entry in queue if entry.key not in stale]
-        return sort_queues(entries)
+            known = self.make_entries(one, self.objects.states[one].document)
+            entries += [entry for entry in known if entry.key not in stale]
+        return queue.sort_queues(entries)
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:
         owner = entry.key.rpartition("#")[2]
@@ -341,10 +331,10 @@ def extend(wait: "Wait", seconds: float, name: str, host: str) -> "Wait":
 
 def drop(document: Document, is_over: "Callable[[Stored], bool]") -> Document:
     """Return the document without the entries that are over."""
-    queue = tuple(stored for stored in document.queue if not is_over(stored))
-    return document if len(queue) == len(document.queue) else document._replace(queue=queue)
+    left = tuple(stored for stored in document.queue if not is_over(stored))
+    return document if len(left) == len(document.queue) else document._replace(queue=left)
 
 
-def summarize(queue: "list[Entry]", key: "str | None") -> "list[Any]":
-    """Return what a waiter for the entry `key`, None for any, needs to know of a queue."""
-    return [(entry.key, entry.record.slot) for entry in queue if key in (None, entry.key)]
+def summarize(entries: "list[Entry]", key: "str | None") -> "list[Any]":
+    """Return what a waiter for the entry `key`, None for any, needs to know of a queue's entries."""
+    return [(entry.key, entry.record.slot) for entry in entries if key in (None, entry.key)]

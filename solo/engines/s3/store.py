@@ -19,7 +19,6 @@ from solo.kernel import read_boot_clock
 
 LARGEST = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
-SETTINGS = ("region", "endpoint", "sse", "kms")
 EARLY = 300.0  # seconds before their end the keys are read again
 PATIENCE, REST = 30.0, 5.0  # seconds: for reading keys without a lease; between two readings
 OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (200, 204), 304, 404, 409, 412  # a CONFLICT may succeed if repeated
@@ -52,9 +51,6 @@ class Store:
 
     def __init__(self, target: network.Target, timeout: float) -> None:
         self.where = shown = target.shown
-        unknown = [key for key in target.settings if key not in SETTINGS]
-        if unknown:
-            raise UsageError(f"--via {shown}: {unknown[0]}: no such setting (there are {', '.join(SETTINGS)})")
         if len(target.hosts) > 1 or target.hosts[0][1] != 443 or ":" in target.hosts[0][0]:
             raise UsageError(f"--via {shown}: not one bucket (like s3://bucket/prefix?endpoint=https://host:9000)")
         if (target.user is None) != (target.password is None):

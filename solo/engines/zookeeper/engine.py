@@ -31,11 +31,7 @@ class CreateContainer(zk.Create):
 
 
 class ZooKeeper(Engine):
-    keeps_outcomes = True
-
     def __init__(self, target, ttl: float, timeout: float):
-        if target.settings:
-            raise UsageError(f"--via {target.shown}: ZooKeeper has no such setting")
         self.where = target.shown
         self.prefix = "/" + (target.path or PREFIX)
         if any(part in ("", ".", "..") or not part.isprintable() for part in self.prefix[1:].split("/")):
@@ -228,13 +224,12 @@ class ZooKeeper(Engine):
         """Return ZooKeeper's version, by `srvr`, the only four-letter command that is enabled by default."""
         from contextlib import closing
 
-        answer, deadline = b"", monotonic() + self.timeout
+        answer = b""
         try:
-            with closing(self.session.open(deadline)) as one:
+            with closing(self.session.open(monotonic() + self.timeout)) as one:
                 one.sendall(b"srvr")
-                while b"\n" not in answer and monotonic() < deadline:
-                    answer += one.recv(1 << 12) or b"\n"
-        except OSError:
+                answer = one.read_line()
+        except (OSError, ValueError):
             pass
-        _, is_shown, version = answer.partition(b"\n")[0].partition(b"version: ")
+        _, is_shown, version = answer.partition(b"version: ")
         return "ZooKeeper " + (version.partition(b"-")[0].decode(errors="replace") if is_shown else "(version unknown)")

@@ -15,7 +15,7 @@ from kazoo.exceptions import EXCEPTIONS, BadVersionError, NodeExistsError, NoNod
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHeader, Watch
 
 from solo.engines.engine import Gone
-from solo.engines.network import TIMEOUTS, connect, describe, find_distrust
+from solo.engines.network import TIMEOUTS, Timed, connect, describe, find_distrust
 from solo.errors import SoloError, Unreachable
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
@@ -23,7 +23,6 @@ PASSING = (-4, -7, -118, -127)  # connection loss, timeout, session moved, throt
 EVENT, AUTH = -1, -4  # instead of the number of a request
 NO_PASSWORD = bytes(16)
 MESSAGE_LIMIT = 1 << 26  # bytes; jute.maxbuffer is 1 MB
-SHORTEST_WAIT = 0.001  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
 BROKEN = (OSError, struct.error, ValueError, IndexError, RuntimeError)  # a failed connection, or an invalid message
 
@@ -55,7 +54,7 @@ class Session:
     def hang_up(self):
         if self.socket is not None:
             self.socket.close()
-        self.socket, self.received, self.sent, self.events = None, b"", 0, set()
+        self.socket, self.sent, self.events = None, 0, set()
 
     def connect(self, deadline=None):
         """Open a new connection, and resume our session on it, or start one."""
@@ -107,7 +106,7 @@ class Session:
 
     def open(self, deadline: float):
         host, port = self.hosts[self.at]
-        return connect(host, port, deadline, self.tls)
+        return Timed(connect(host, port, deadline, self.tls), deadline)
 
     def send(self, request, number=None):
         words = b"" if number is None else struct.pack("!ii", number, request.type)
@@ -116,18 +115,16 @@ class Session:
 
     def receive(self, deadline: float) -> bytes:
         """Return the next message. Raises BROKEN; one of TIMEOUTS keeps the part received."""
+        sock = self.socket
+        sock.deadline = deadline
         while True:
-            size = int.from_bytes(self.received[:4], "big")
+            size = int.from_bytes(sock.data[:4], "big")
             if size > MESSAGE_LIMIT:
                 raise ValueError("not ZooKeeper")
-            if len(self.received) >= 4 + size > 4:
-                message, self.received = self.received[4 : 4 + size], self.received[4 + size :]
+            if len(sock.data) >= 4 + size > 4:
+                message, sock.data = sock.data[4 : 4 + size], sock.data[4 + size :]
                 return message
-            self.socket.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
-            data = self.socket.recv(1 << 16)
-            if not data:
-                raise ConnectionError("the server closed the connection")
-            self.received += data
+            sock.receive()
 
     def read_answer(self, number: int, deadline: float) -> tuple:
         """Return (0 or the error, the bytes) of the answer to `number`, or of the next EVENT; keep events meanwhile."""
@@ -163,7 +160,7 @@ class Session:
 
     def ask_once(self, requests, deadline: float) -> list:
         """Send requests and return their answers. Raises BROKEN, Gone, SoloError."""
-        self.socket.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
+        self.socket.deadline = deadline
         first = self.sent + 1
         for request in requests:
             self.sent += 1
