@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
 
@@ -81,6 +82,12 @@ def read_status(flag: str, text: str) -> int:
 def list_signals() -> "dict[str, int]":
     """Return {name: number} of every signal with a name. Python's module signal could, but takes 3 ms to load."""
     return {name: getattr(_signal, name) for name in dir(_signal) if name[:3] == "SIG" and name[3:4] != "_"}
+
+
+def name_signal(number: int) -> str:
+    """Return `SIGKILL` for 9."""
+    names = [name for name, value in list_signals().items() if value == number and name not in SIGNAL_ALIASES]
+    return names[0] if names else f"signal {number}"
 
 
 def read_signal(flag: str, text: str) -> int:

@@ -15,8 +15,8 @@ from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 from solo import __version__, argv
 from solo.commands.cli import get_commands
 from solo.commands.table import KEPT, SUMMARIES
+from solo.kinds import name_signal
 from solo.options import GROUPS, LAUNCHER_OPTIONS
-from solo.text.describe import name_signal
 
 
 def test_list_is_empty_where_nothing_ran(lab):

@@ -14,10 +14,11 @@ from solo.history.reader import find_histories, find_history
 from solo.identity import read_origin
 from solo.journal_files import ENDED, STARTED, UNNOTIFIED
 from solo.kernel import decode, say
+from solo.kinds import name_signal
 from solo.obstacles import list_holds
 from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
-from solo.text.describe import format_span, name_signal
+from solo.text.describe import format_span
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
 from solo.text.tables import describe_claim, format_json, format_time, open_console, print_rows, print_table
 from solo.text.users import find_user

@@ -7,7 +7,6 @@ from time import time
 
 from solo.identity import find_pid, is_stopped
 from solo.kernel import decode, escape
-from solo.kinds import list_signals
 from solo.modes import SLOTS, Claim
 from solo.process.owners import describe_pid, find_origins, is_orphaned, is_trusted, vouches
 from solo.text.users import find_user
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from solo.record import Record
 
 COMMAND_WIDTH = 60  # characters
-SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 
 
 def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True) -> str:
@@ -125,12 +123,6 @@ def cut_command(words: Iterable[str]) -> str:
 def describe_self() -> str:
     """Describe this process for people on other hosts."""
     return f"pid {posix.getpid()} on {posix.uname().nodename}"
-
-
-def name_signal(number: int) -> str:
-    """Return `SIGKILL` for 9."""
-    names = [name for name, value in list_signals().items() if value == number and name not in SIGNAL_ALIASES]
-    return names[0] if names else f"signal {number}"
 
 
 def format_duration(seconds: float) -> str:

@@ -6,7 +6,8 @@ from solo import errors
 from solo.errors import Busy, SoloError
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
 from solo.kernel import ENCODING, encode, escape
-from solo.text.describe import format_duration, format_rough, name_signal
+from solo.kinds import name_signal
+from solo.text.describe import format_duration, format_rough
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """The listener of --verbose: starts and ends, on stderr."""
 
-from __future__ import annotations
-
 from solo.kernel import say_promptly
+from solo.kinds import name_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,16 +11,9 @@ if TYPE_CHECKING:
 class Verbose:
     descriptors = (2,)
 
-    def started(self, run: Run) -> None:
+    def started(self, run: "Run") -> None:
         say_promptly(f"{run.names[0]}: started {run.command[0]} as pid {run.pid}")
 
-    def ended(self, run: Run) -> None:
-        how = f"with status {run.code}" if run.code >= 0 else f"by signal {-run.code}"
-        if run.code < 0:
-            try:
-                from solo.text.describe import name_signal
-
-                how = f"by {name_signal(-run.code)}"
-            except (OSError, ImportError):
-                pass
+    def ended(self, run: "Run") -> None:
+        how = f"with status {run.code}" if run.code >= 0 else f"by {name_signal(-run.code)}"
         say_promptly(f"{run.names[0]}: pid {run.pid} ended {how}")
