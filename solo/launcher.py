@@ -107,18 +107,17 @@ class Run:
         """Make all that can fail before a name is wanted. Raises SoloError, UsageError."""
         plan, environment = self.plan, self.environment
         path = find_command(self.command[0], environment.get(b"PATH"), *self.command[1:2])
-        directory = None
+        self.starter = starter = Starter(path, self.command, environment, self.inherited)
         if plan.chdir is not None:
-            path, directory = make_absolute(path), open_working_directory(plan.chdir)
+            starter.path, starter.directory = make_absolute(path), open_working_directory(plan.chdir)
         if plan.timeout is not None or plan.tree or plan.is_remote or plan.notify is not None:
             from solo.process.limits import Termination
 
             self.termination = Termination(plan)
-        die_with = None
         if plan.no_orphan or plan.locks_files or plan.is_socket or plan.is_remote:
             from solo.process.prctl import make_die_with
 
-            die_with = make_die_with()
+            starter.die_with = make_die_with()
         if plan.is_remote:
             from solo.engines.acquire import EngineHold, OutcomeLog
 
@@ -135,12 +134,11 @@ class Run:
         for variable in acquire.OF_SOME_RUNS:
             environment.pop(variable, None)  # of a run around this one
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
-        self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
         if self.record.origin.pid_namespace != FIRST_PID_NAMESPACE and not plan.is_socket:
             from solo.process.holder import Holder
 
-            self.starter.holder = Holder(self.record.origin)
-            self.own_listeners.append(self.starter.holder)
+            starter.holder = Holder(self.record.origin)
+            self.own_listeners.append(starter.holder)
 
     def acquire(self) -> None:
         """Acquire the names, then the files, then the engine's lock; claim the period of --once-per last."""

@@ -125,19 +125,15 @@ class Starter:
     command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py, or None.
     """
 
+    die_with: "Callable[[int], None] | None" = None
+    directory: "int | None" = None
+    child: "Child | None" = None
+    holder: "Any" = None
+
     def __init__(
-        self,
-        path: str,
-        words: "list[str]",
-        environment: "dict[bytes, bytes]",
-        inherited: InheritedState,
-        die_with: "Callable[[int], None] | None",
-        directory: "int | None" = None,
+        self, path: str, words: "list[str]", environment: "dict[bytes, bytes]", inherited: InheritedState
     ) -> None:
         self.path, self.words, self.environment, self.inherited = path, words, environment, inherited
-        self.die_with, self.directory = die_with, directory
-        self.child: Child | None = None
-        self.holder: Any = None  # process/holder.py
 
     def start(self, holds: "Iterable[Any]", variables: "list[bytes]", termination: "Any") -> Child:
         """Record the process in every hold, and only then let it exec the command, with `variables` (`NAME=value`) added
