@@ -60,10 +60,10 @@ def make_names(path: str, command: "list[str]") -> "list[str]":
     return list(dict.fromkeys([make_name(program, command[1:]) for program in (word, real)]))
 
 
-def make_name(program: str, arguments: "list[str]") -> str:
+def make_name(program: str, arguments: "list[str]", default: str = "command") -> str:
     """Return a name like `backup.sh-1f0c2a9e`. The digits are the CRC-32 of the program and the arguments."""
     from binascii import crc32
 
     digest = crc32(b"\0".join(map(encode, [program, *arguments])))
     base = program.rpartition("/")[2].lstrip(".-=")
-    return f"{decode(encode(base)[:NAME_LENGTH]) or 'command'}-{digest:08x}"
+    return f"{decode(encode(base)[:NAME_LENGTH]) or default}-{digest:08x}"

@@ -2,12 +2,11 @@
 
 import math
 import os
-from binascii import crc32
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
 from solo.argv import read_variables
-from solo.command import NAME_LENGTH
+from solo.command import make_name
 from solo.directories import check_new_name
 from solo.errors import UsageError
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
@@ -39,9 +38,7 @@ def check_path(keyword: str, path: AnyPath) -> str:
 
 def name_file(path: str) -> str:
     """Return the name of a file that is locked without a name, from its real path: `app.lock-1f0c2a9e`."""
-    real = os.path.realpath(path)
-    base = os.fsdecode(os.fsencode(os.path.basename(real).lstrip(".-="))[:NAME_LENGTH])
-    return f"{base or 'file'}-{crc32(os.fsencode(real)):08x}"
+    return make_name(os.path.realpath(path), [], "file")
 
 
 def check_name(name: object) -> str:

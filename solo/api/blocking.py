@@ -321,8 +321,7 @@ class Deferred:
     """Acts during the block, a short one, and puts off the signal handlers of the main thread: they may raise anywhere."""
 
     def __init__(self) -> None:
-        self.changed: list[tuple[int, Handler]] = []
-        self.handlers: dict[int, Handler] = {}
+        self.changed: dict[int, Handler] = {}  # the handlers that `receive` replaces, by signal
         self.received: list[Signal] = []
 
     def __enter__(self) -> "Deferred":
@@ -359,19 +358,18 @@ class Deferred:
         handler = _signal.getsignal(number)
         # Leave the handler of asyncio: it does nothing, and replacing it would lose its flag.
         if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":
-            self.handlers[number] = handler
-            self.changed.append((number, handler))
+            self.changed[number] = handler
             _signal.signal(number, self.receive)
 
     def put_back(self) -> None:
         """Restore the handlers, the last one first."""
         while self.changed:
-            _signal.signal(*self.changed[-1])
-            self.changed.pop()
+            _signal.signal(*next(reversed(self.changed.items())))
+            self.changed.popitem()
 
     def receive(self, number: int, frame: Optional[FrameType]) -> None:
         """Record a signal; this is the handler meanwhile."""
-        self.received.append((self.handlers[number], number, frame))
+        self.received.append((self.changed[number], number, frame))
 
     def __exit__(self, *_: object) -> None:
         # Release first: once a handler is restored it may raise anywhere, in Python 3.9 also on the way to a `finally`.
@@ -414,7 +412,7 @@ def forget() -> None:
     """Start anew in a forked child: the threads are not there, and it is the parent that acts."""
     acting._at_fork_reinit()  # type: ignore[attr-defined]  # as concurrent.futures does
     for deferred in reversed(deferring):
-        for change in reversed(deferred.changed):
+        for change in reversed(deferred.changed.items()):
             _signal.signal(*change)  # another thread has forked: the main thread, which would do this, is not here
     for watch in watched.values():
         close(watch.fd)

@@ -24,7 +24,8 @@ class Hold:
         self.name = names[0]
         self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
         self.tokens: dict[str, int] = {name: named[name].number for name in names}
-        self.slots: dict[str, Optional[int]] = {name: find_slot(named[name]) for name in names}
+        slots = {name: named[name].record.slot for name in names}
+        self.slots: dict[str, Optional[int]] = {name: slot[0][0] if slot else None for name, slot in slots.items()}
         self.depth = 1  # the number of times that a reentrant Lock acquired it
         self._tickets = tickets
         self._pid = os.getpid()
@@ -141,10 +142,6 @@ def identify_file(fd: int) -> Optional[tuple[int, int]]:
         return stat.st_dev, stat.st_ino
     except (OSError, OverflowError):
         return None
-
-
-def find_slot(ticket: Any) -> Optional[int]:
-    return ticket.record.slot[0][0] if ticket.record and ticket.record.slot else None
 
 
 all_holds: "weakref.WeakSet[Hold]" = weakref.WeakSet()
