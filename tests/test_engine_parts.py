@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from solo.engines import fields
 from solo.engines import json as ours
-from solo.process.library import find_function, load_library, pack_ints, pack_longs
+from solo.process.library import Int, Pointer, find_function, load_library, pack
 
 VALUES = some.recursive(
     some.none() | some.booleans() | some.integers() | some.floats() | some.text(),
@@ -82,6 +82,6 @@ def test_c_functions_take_and_return_numbers():
     library = load_library()
 
     assert find_function(library, "abs")(-7) == 7
-    assert (pack_ints(1), len(pack_longs(1, 2))) == ((1).to_bytes(4, "little"), 16)
+    assert (pack(Int, 1), len(pack(Pointer, 1, 2))) == ((1).to_bytes(4, "little"), 16)
     with pytest.raises(OSError):
         find_function(library, "no_such_function")

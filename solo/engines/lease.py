@@ -214,7 +214,7 @@ class DeadMan:
     def __init__(self) -> None:
         from _ctypes import byref, get_errno
 
-        from solo.process.library import Pointer, find_function, load_library, pack_ints, pack_longs
+        from solo.process.library import Int, Pointer, find_function, load_library, pack
 
         self.is_armed = self.is_over = False
         self.lock = allocate_lock()
@@ -226,10 +226,10 @@ class DeadMan:
             library = load_library("librt.so.1")  # glibc before 2.34
             create = find_function(library, "timer_create")
         settime = find_function(library, "timer_settime")
-        event = pack_longs(0) + pack_ints(SIGKILL, SIGEV_SIGNAL) + bytes(EVENT_SIZE)
+        event = pack(Pointer, 0) + pack(Int, SIGKILL, SIGEV_SIGNAL) + bytes(EVENT_SIZE)
         if create(CLOCK_BOOTTIME, event, byref(self.timer)):
             raise SoloError(f"cannot create the timer of the lease: {posix.strerror(get_errno())}")
-        self.set = lambda at: settime(self.timer, TIMER_ABSTIME, pack_longs(0, 0, int(at), int(at % 1 * 1e9)), None)
+        self.set = lambda at: settime(self.timer, TIMER_ABSTIME, pack(Pointer, 0, 0, int(at), int(at % 1 * 1e9)), None)
 
     def arm(self, at: float) -> None:
         """Have the kernel kill us at `at` (read_boot_clock), unless `disarm` was called. Raises SoloError."""

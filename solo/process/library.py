@@ -30,9 +30,6 @@ def find_function(
     return kind(_ctypes.dlsym(library, name))  # type: ignore[no-any-return]
 
 
-def pack_longs(*numbers: int) -> bytes:
-    return b"".join([number.to_bytes(_ctypes.sizeof(Pointer), byteorder) for number in numbers])
-
-
-def pack_ints(*numbers: int) -> bytes:
-    return b"".join([number.to_bytes(_ctypes.sizeof(Int), byteorder) for number in numbers])
+def pack(kind: "type", *numbers: int) -> bytes:
+    """Return the numbers as a C program has them in memory, each of the size of `kind`: Pointer for a long."""
+    return b"".join([number.to_bytes(_ctypes.sizeof(kind), byteorder) for number in numbers])
