@@ -8,7 +8,7 @@ from time import time
 
 from solo import kernel
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import DIRECTORY, EPERM, SAFELY, close, create, encode, say_promptly
+from solo.kernel import DIRECTORY, EPERM, SAFELY, close, create, encode, find_home, say_promptly
 from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
 
 PRIVATE = 0o700
@@ -51,13 +51,8 @@ def find_place(uid: int) -> str:
 
 def find_home_place(uid: int) -> str:
     """Return the path of a user's directory of names in its home directory. Raises SoloError."""
-    import pwd
-
-    try:
-        if home := pwd.getpwuid(uid).pw_dir.rstrip("/"):
-            return home + HOME_PLACE
-    except KeyError:
-        pass
+    if home := find_home(uid):
+        return home + HOME_PLACE
     from solo.text.remedies import explain_no_home
 
     raise SoloError(explain_no_home(uid))

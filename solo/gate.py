@@ -14,8 +14,8 @@ from time import monotonic
 
 from solo.directories import Directory, explain, open_file
 from solo.errors import SoloError, Vanished
-from solo.kernel import CLOSED, FOREVER, SAFELY, close, try_lock, wait_lock, write_whole
-from solo.modes import EXCLUSIVE, MODES, NO_STRONGER
+from solo.kernel import CLOSED, FOREVER, SAFELY, Opened, try_lock, wait_lock, write_whole
+from solo.modes import EXCLUSIVE, MODES, is_stronger
 
 GATE = ".gate"
 DIGITS = 20  # so that the order of numbers is the order of file names
@@ -27,7 +27,7 @@ GATE_PATIENCE = 10.0  # seconds, for a gate that does not change hands
 LEAST_PATIENCE = 1.0  # seconds, whatever is left of --wait: a last look needs the gate too
 
 
-class Gate:
+class Gate(Opened):
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
     `boot` is the boot id of this machine, `deadline` that of the contender, FOREVER without --wait. `text` is what the
@@ -74,10 +74,6 @@ class Gate:
             raise Vanished(f"cannot use {self.place.path}: another process removed it") from None
         except OSError as error:
             raise self.fail(explain(GATE, error, self.place)) from None
-
-    def close(self) -> None:
-        close(self.fd)
-        self.fd = CLOSED
 
     def wait(self) -> None:
         """Block until the gate is locked, as long as it changes hands. Raises SoloError once it does not, Busy."""
@@ -145,9 +141,8 @@ class Gate:
 
     def write_number(self, number: int, held_mode: "str | None" = None) -> None:
         """Write the number of a new ticket; one that holds ends the skips of its mode and weaker ones. Raises OSError."""
-        self.number, self.mode = number, held_mode
-        skips, over = self.read_skips(), () if held_mode is None else NO_STRONGER[held_mode]
-        self.ended = [count if mode in over else 0 for mode, count in zip(MODES, skips)]
+        self.number, self.mode, skips = number, held_mode, self.read_skips()
+        self.ended = [count if held_mode and is_stronger(held_mode, mode) else 0 for mode, count in zip(MODES, skips)]
         left = [before - ended for before, ended in zip(skips, self.ended)] if any(self.ended) else []
         self.write_lines([number, *left])
         boot, _ = self.read_boot()

@@ -79,11 +79,6 @@ def wait_lock(fd: int, mode: int, deadline: float, lock: "Callable[[int, int], o
     return wait(lambda: lock(fd, mode), deadline) if blocker is None else blocker.wait_lock(fd, mode, deadline, lock)
 
 
-def wait_unlocked(fd: int, deadline: float) -> bool:
-    """Block until nothing conflicts with a shared flock(2) on `fd`, which may then be locked. False after `deadline`."""
-    return wait_lock(fd, fcntl.LOCK_SH, deadline)
-
-
 def wait_poll(poller: "poll", deadline: float) -> bool:
     """Block in poll(2). Return False once `deadline` has passed and nothing is ready."""
     if deadline <= monotonic():
@@ -205,6 +200,16 @@ def read_umask() -> int:
     return 0o077
 
 
+def find_home(uid: int) -> str:
+    """Return the home directory of a user as the password database has it, "/" and an unknown one as ""."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_dir.rstrip("/")
+    except (KeyError, OverflowError):
+        return ""
+
+
 def read_boot_clock() -> float:
     """Return the seconds since boot, including suspended ones. No step of the wall clock changes it."""
     return clock_gettime(CLOCK_BOOTTIME)
@@ -217,6 +222,21 @@ def close(fd: int) -> None:
             posix.close(fd)
     except OSError:
         pass
+
+
+class Opened:
+    """An object with a descriptor `fd` of its own, CLOSED once it is closed."""
+
+    fd: int
+
+    @property
+    def descriptors(self) -> "tuple[int, ...]":
+        """The descriptors that must stay open while the object is in use."""
+        return (self.fd,)
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, CLOSED  # first: a closed number may soon be another file's
+        close(fd)
 
 
 def close_all_but(kept: "Iterable[int]") -> None:

@@ -17,14 +17,11 @@ COMPATIBLE = {
     INTEND_SHARED: (SHARED, *INTENTIONS),
     SLOTS: (SLOTS,),
 }
-# Each mode and the weaker ones: a holder that conflicts with a weaker mode conflicts with the mode too.
-NO_STRONGER = {
-    EXCLUSIVE: MODES,
-    SHARED: (SHARED, INTEND_SHARED),
-    INTEND_EXCLUSIVE: INTENTIONS,
-    INTEND_SHARED: (INTEND_SHARED,),
-    SLOTS: (SLOTS,),
-}
+
+
+def is_stronger(mode: str, other: str) -> bool:
+    """Return whether what conflicts with the mode `other` also conflicts with `mode`, as each does with itself."""
+    return set(COMPATIBLE[mode]) <= set(COMPATIBLE[other])
 
 
 class Claim:

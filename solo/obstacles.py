@@ -7,7 +7,7 @@ remove nothing. They return open tickets, which the caller closes; these two ret
 import posix
 
 from solo.errors import Busy
-from solo.identity import walk_parents
+from solo.identity import Process, walk_parents
 from solo.modes import EXCLUSIVE, Claim, allot_slots, find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT, UNPUBLISHED, UNSEEN
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from solo.contention.protocols import Policy, Queue, Ticket  # protocols name the types of all
-    from solo.identity import Process
     from solo.record import Record
 
 

@@ -46,8 +46,7 @@ class Attempt:
     waiting ticket before it until finish_handoff: the next waiter looks again when our command has started.
 
     `state` is one of NEW, WAITING, HEAD. `waiting` is its waiting ticket, then `hold` its hold. At the latest look,
-    `obstacles` were the tickets in its way, `is_late` whether the deadline had passed, `is_joining` whether it joined
-    the queue. `mask` is the signal mask from before the wake signal was blocked.
+    `obstacles` were the tickets in its way. `mask` is the signal mask from before the wake signal was blocked.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Attempt:
         self.waiting: Ticket | None = None
         self.mask: set[int] | None = None
         self.obstacles: list[Ticket] = []
-        self.is_late = self.is_joining = False
 
     def acquire(self) -> "Ticket":
         """Return the hold. Raises Busy, SoloError; then no ticket is left in the queue."""
@@ -107,11 +105,13 @@ class Attempt:
         """Look and publish under the gate; then, without the gate, wait until the next look is due."""
         if self.deadline != NO_WAIT:
             self.queue.gate.deadline = self.deadline
+        was_new = self.state is NEW
         with self.queue.gate:
             is_published = self.look_and_publish()
         if not is_published or self.hold is not None:
             return
-        self.refuse_deadlock()
+        if was_new:
+            self.refuse_deadlock()
         if not self.prepare_handoff():
             self.wait()  # else look again now: it copies the pages that the fork shares, before our turn
 
@@ -139,7 +139,6 @@ class Attempt:
     def look(self) -> None:
         """Find the tickets in our way, and the slots for us if there are none. Gate locked."""
         close_all(self.obstacles)
-        self.is_late = monotonic() >= self.deadline
         self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, self.policy)
 
     def leave_queue(self) -> None:
@@ -160,9 +159,8 @@ class Attempt:
             self.refuse_own_ancestors(find_holds(self.queue, 0))
         if self.policy is not None:
             self.deadline = self.policy.choose_deadline(self.queue, self.record, self.deadline)
-            self.is_late = self.is_late and monotonic() >= self.deadline
         may_wait = self.state is not NEW or self.policy is None or self.policy.may_wait(self.queue, self.record)
-        if self.is_late or not may_wait:
+        if monotonic() >= self.deadline or not may_wait:
             raise make_busy(self.queue, self.record, self.obstacles)
         if self.state is not NEW:
             return True
@@ -171,7 +169,7 @@ class Attempt:
         self.waiting = self.queue.publish(SEAT, self.record)
         if self.waiting is None:
             return False
-        self.state, self.is_joining = WAITING, True
+        self.state = WAITING
         return True
 
     def refuse_own_ancestors(self, holds: "list[Ticket]") -> None:
@@ -190,9 +188,8 @@ class Attempt:
 
     def refuse_deadlock(self) -> None:
         """Raise SoloError if a run that we would wait for waits for us, once we have joined the queue."""
-        is_joining, self.is_joining = self.is_joining, False
         # With --replace we wait only until that run has ended.
-        if is_joining and self.waiting is not None and (self.policy is None or not self.policy.ends_holders):
+        if self.waiting is not None and (self.policy is None or not self.policy.ends_holders):
             from solo.contention.deadlock import refuse_deadlock
 
             refuse_deadlock(self.queue, self.record, self.waiting)

@@ -5,15 +5,13 @@ before its exec, one write replaces those two and the blanks with the closing li
 command never started. A record in neither form is damaged, and read as None.
 """
 
-from solo.identity import Origin
+from solo.identity import Origin, Process
 from solo.kernel import decode, encode, escape
 from solo.modes import MODES, SLOTS, Claim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from solo.identity import Process
 
     # The pid and start of its holder; the device and inode of its file, the byte that is locked there, its path.
     Descriptor = tuple[int, int, int, int, int, bytes]
@@ -164,18 +162,11 @@ def parse_record(data: bytes) -> "Record | None":
         record.child = parse_closing(tail)
         record.is_timed, record.is_generated = b"timed" in fields, b"generated" in fields
         record.slot = [parse_range(text) for text in fields.get(b"slot", b"").split()]
-        if b"via" in fields:
-            record.via = decode(unquote(fields[b"via"]))
-        if b"keep" in fields:
-            record.keep = parse_process(fields[b"keep"])
-        if b"note" in fields:
-            record.note = parse_note(fields[b"note"])
-        if b"uptime" in fields:
-            record.uptime = parse_since(fields[b"uptime"])
-        if b"descriptor" in fields:
-            record.descriptor = parse_descriptor(fields[b"descriptor"])
-        if b"retained" in fields:
-            record.retained = list(map(int, fields[b"retained"].split()))
+        record.via, record.note = decode(unquote(fields.get(b"via", b""))), parse_note(fields.get(b"note", b""))
+        record.keep = parse_process(fields[b"keep"]) if b"keep" in fields else None
+        record.uptime = parse_since(fields[b"uptime"]) if b"uptime" in fields else None
+        record.descriptor = parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None
+        record.retained = list(map(int, fields[b"retained"].split())) if b"retained" in fields else None
         return record
     except (ValueError, KeyError, OverflowError):
         return None

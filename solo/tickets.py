@@ -8,8 +8,8 @@ from solo import kernel
 from solo.directories import STICKY, Directory, explain
 from solo.errors import SoloError
 from solo.gate import DIGITS, LARGEST, Gate
-from solo.identity import Origin, is_alive, read_uptime
-from solo.kernel import CLOSED, SAFELY, close, list_directory, say_promptly, try_lock, wait_unlocked, write_whole
+from solo.identity import Origin, Process, is_alive, read_uptime
+from solo.kernel import CLOSED, SAFELY, Opened, close, list_directory, say_promptly, try_lock, wait_lock, write_whole
 from solo.modes import COMPATIBLE, SLOTS, Claim
 from solo.record import SIZE_LIMIT, Record, format_record, format_start, parse_record
 
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.contention.protocols import Queue as AnyQueue  # protocols name the types of all
     from solo.contention.protocols import Ticket as AnyTicket  # the same
-    from solo.identity import Process
 
 UNPUBLISHED, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
@@ -28,11 +27,10 @@ MOST_OPEN = 64  # holds of one name that are watched at once, or kept though the
 LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 
 
-class Numbered:
-    """A ticket of either kind: `file` is its name, in whose order contenders arrived, `fd` its descriptor or CLOSED."""
+class Numbered(Opened):
+    """A ticket of either kind: `file` is its name, in whose order contenders arrived. To close another's ends nothing."""
 
     file: str
-    fd: int
 
     @property
     def number(self) -> int:
@@ -41,11 +39,6 @@ class Numbered:
     @property
     def is_hold(self) -> bool:
         return self.file.startswith(HOLD)
-
-    def close(self) -> None:
-        """Close our descriptor; another contender's ticket lives on."""
-        fd, self.fd = self.fd, CLOSED  # first: a closed number may soon be another file's
-        close(fd)
 
 
 class Ticket(Numbered):
@@ -67,7 +60,6 @@ class Ticket(Numbered):
 
     @property
     def descriptors(self) -> "tuple[int, ...]":
-        """The descriptors that must stay open while the ticket is ours."""
         return self.fd, self.queue.place.fd
 
     def read_record(self) -> "Record | None":
@@ -100,7 +92,7 @@ class Ticket(Numbered):
             from solo.process.watch import wait_any
 
             return wait_any([self], deadline)
-        return wait_unlocked(self.fd, deadline)
+        return wait_lock(self.fd, LOCK_SH, deadline)
 
     def has_left(self) -> bool:
         """Return whether the ticket is no longer in the way. Its owner removes the file a moment before the lock."""

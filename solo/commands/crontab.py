@@ -13,8 +13,8 @@ from solo.commands.guards import FAILS, NOTE, Advice, examine
 from solo.commands.place import Place, find_uid
 from solo.commands.shell_line import Unclear, Unclosed, split_line
 from solo.errors import SoloError
-from solo.kernel import decode
-from solo.text.users import find_home, find_user
+from solo.kernel import decode, find_home
+from solo.text.users import find_user
 
 SYSTEM, SYSTEM_DIRECTORY = "/etc/crontab", "/etc/cron.d"
 SPOOLS = ("/var/spool/cron/crontabs", "/var/spool/cron")  # of Debian, of Fedora: a file per user

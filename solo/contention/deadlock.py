@@ -14,12 +14,13 @@ tickets kept as files are found.
 """
 
 import posix
+from fcntl import LOCK_SH
 from time import monotonic
 
 from solo.directories import PRIVATE, Directory
 from solo.errors import SoloError
-from solo.identity import find_pid, is_alive
-from solo.kernel import DIRECTORY, SAFELY, close, read_file, wait_unlocked
+from solo.identity import Process, find_pid, is_alive
+from solo.kernel import DIRECTORY, SAFELY, close, read_file, wait_lock
 from solo.modes import Claim, find_conflicts, plan_claims
 from solo.obstacles import find_own_ancestors, list_holds, read_claim
 from solo.process.owners import describe_pid, vouches
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from solo.contention.protocols import Queue as AnyQueue
     from solo.contention.protocols import Ticket
-    from solo.identity import Process
     from solo.record import Record
     from solo.tickets import Ticket as FileTicket
 
@@ -170,7 +170,7 @@ def wait_newest(circle: "list[Ticket]", record: "Record") -> None:
     except OSError:
         return
     try:
-        wait_unlocked(fd, monotonic() + PATIENCE)
+        wait_lock(fd, LOCK_SH, monotonic() + PATIENCE)
     finally:
         close(fd)
 

@@ -9,7 +9,7 @@ from _signal import SIGKILL, SIGTERM
 from time import monotonic
 
 from solo.errors import SoloError
-from solo.identity import find_pid
+from solo.identity import Process, find_pid
 from solo.kernel import FOREVER, decode, say_promptly
 from solo.process.owners import describe_pid, has_launcher, is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
@@ -19,10 +19,9 @@ from solo.tickets import LIVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from solo.contention.protocols import Ticket  # protocols name the types of all
-    from solo.identity import Process
     from solo.record import Record
 
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended
@@ -98,7 +97,7 @@ def ask_to_end(ticket: "Ticket") -> "float | None":
     process = record.child
     if process is None or has_launcher(ticket) and (record.tree is not None or not vouches(ticket, process)):
         process = record.launcher
-    end_one(ticket, process, SIGTERM, (lambda: announce_kept(ticket, record)) if record.is_kept else None)
+    end(ticket, process, SIGTERM, (lambda: announce_kept(ticket, record)) if record.is_kept else None)
     return None
 
 
@@ -117,7 +116,7 @@ def announce_kept(ticket: "Ticket", record: "Record") -> None:
 def kill_command(ticket: "Ticket") -> "float | None":
     """Send SIGKILL to the command, with --tree also to the launcher's other descendants."""
     record = read_record(ticket)
-    end_one(ticket, record.child or record.launcher, SIGKILL)
+    end(ticket, record.child or record.launcher, SIGKILL)
     if record.tree is None or not has_launcher(ticket) or record.child is None:
         return GRACE
     kill_descendants(ticket, record, record.child)
@@ -153,7 +152,7 @@ def kill_descendants(ticket: "Ticket", record: "Record", command: "Process") -> 
 def kill_launcher(ticket: "Ticket") -> "float | None":
     """Send SIGKILL to a launcher that is stopped or hangs after its command has ended."""
     if has_launcher(ticket):
-        end_one(ticket, read_record(ticket).launcher, SIGKILL)
+        end(ticket, read_record(ticket).launcher, SIGKILL)
     return GRACE
 
 
@@ -171,13 +170,6 @@ def refuse(ticket: "Ticket") -> "float | None":
 
 
 STEPS = (ask_to_end, kill_command, kill_launcher)  # each returns the seconds until the next, None: --kill-after
-
-
-def end_one(ticket: "Ticket", process: "Process", signal: int, announce: "Callable[[], None] | None" = None) -> None:
-    """Send `signal` to (pid, start). Raises SoloError if it cannot be seen or signalled."""
-    if process[0] <= 0:
-        raise SoloError("cannot end the holder: it cannot be seen from here")
-    end(ticket, process, signal, announce)
 
 
 def read_record(ticket: "Ticket") -> "Record":

@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from solo.contention import ofd
 from solo.errors import Busy, SoloError
-from solo.identity import descends_from, read_stat
-from solo.kernel import CLOSED, IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, say, try_lock, wait_lock
+from solo.identity import Process, descends_from, read_stat
+from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, Opened, close, decode, read_file, say, try_lock, wait_lock
 from solo.modes import EXCLUSIVE
 from solo.process.watch import find_lock_owner
 from solo.tickets import read_boot_time
 
 if TYPE_CHECKING:
     from solo.contention.protocols import Watch
-    from solo.identity import Process
     from solo.plan import Plan
 
 FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 EVERYBODY = 0o666
 
 
-class Flock:
+class Flock(Opened):
     """A file locked with flock(2), held for a claim of `mode`. It has what a holder needs of a ticket and of its queue.
 
     The class is the kind of lock: `call` locks as flock(2) does, `find_owner` returns the pid of a holder or 0, `mark`
@@ -55,10 +54,6 @@ class Flock:
     def leave(self) -> None:
         pass  # there is no queue
 
-    @property
-    def descriptors(self) -> "tuple[int, ...]":
-        return (self.fd,)
-
     def complete(self, child: "Process") -> None:
         pass  # there is no record
 
@@ -68,10 +63,6 @@ class Flock:
         except (OSError, ValueError):
             pass
         self.close()
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, CLOSED
-        close(fd)
 
 
 class FcntlLock(Flock):

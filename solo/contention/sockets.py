@@ -17,8 +17,8 @@ from solo.argv import parse
 from solo.contention.addresses import PREFIX, list_addresses
 from solo.errors import Busy, SoloError
 from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
-from solo.identity import Origin, read_namespace, read_stat
-from solo.kernel import CLOSED, FOREVER, close, decode, encode, read_boot_clock, read_file
+from solo.identity import Origin, Process, read_namespace, read_stat
+from solo.kernel import CLOSED, FOREVER, Opened, close, decode, encode, read_boot_clock, read_file
 from solo.modes import INTENTIONS, MODES, SLOTS, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
@@ -29,7 +29,6 @@ from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Numbered, finis
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.contention.protocols import Ticket as AnyTicket  # protocols name the types of all
-    from solo.identity import Process
 
 ADDRESS_MAX = 107  # bytes, after the first
 BACKLOG = 4096  # each connection stays in it, as nobody accepts
@@ -61,10 +60,6 @@ class SocketTicket(Numbered):
     def is_open(self) -> bool:
         return self.fd != CLOSED or self.watch is not None
 
-    @property
-    def descriptors(self) -> "tuple[int, ...]":
-        return (self.fd,)
-
     def read_record(self) -> "Record | None":
         """Return the record, from its address and /proc; None if the address is damaged."""
         if self.record is None:
@@ -93,7 +88,7 @@ class SocketTicket(Numbered):
         self.close()
 
 
-class SocketGate:
+class SocketGate(Opened):
     """The guard mutex of a name as an address, which only one process can bind. It counts no skips."""
 
     def __init__(self, name: str) -> None:
@@ -118,10 +113,6 @@ class SocketGate:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        close(self.fd)
-        self.fd = CLOSED
 
     def wait(self, before: int, limit: float, deadline: float) -> "tuple[int, float]":
         """Block until the gate's owner unbinds it, but not beyond `deadline` or our patience. Return its pid, 0: unknown,

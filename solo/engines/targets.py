@@ -9,7 +9,7 @@ import posix
 from solo.engines.fields import NamedTuple
 from solo.engines.network import Target, describe, split_host, unquote
 from solo.errors import SoloError, UsageError
-from solo.text.users import find_home
+from solo.kernel import find_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

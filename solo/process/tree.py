@@ -22,6 +22,8 @@ def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], No
 
     Call `announce` just before, if the signal is permitted. Raises SoloError as open_recipient does, or if it is not.
     """
+    if process[0] <= 0:
+        raise SoloError("cannot end the holder: it cannot be seen from here")
     try:
         with open_recipient(ticket, process) as recipient:
             if announce is not None:

@@ -4,9 +4,9 @@ import os
 from errno import EACCES, EDQUOT, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EROFS
 from stat import S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
 
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, read_file
+from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, find_home, read_file
 from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
-from solo.text.users import find_home, find_user
+from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,13 +11,3 @@ def find_user(uid: int) -> str:
         return users.get(uid) or users.setdefault(uid, pwd.getpwuid(uid).pw_name)
     except (KeyError, OverflowError):
         return users.setdefault(uid, str(uid))
-
-
-def find_home(uid: int) -> str:
-    """Return the home directory of a user as the password database has it, "/" and an unknown one as ""."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_dir.rstrip("/")
-    except (KeyError, OverflowError):
-        return ""

@@ -33,7 +33,7 @@ FOUND = [
     ("one slot too many", "modes.py", "<= min(limit, wanted.slots):", "<= min(limit, wanted.slots) + 1:", "slots"),
     ("weak intention on parents", "modes.py", "EXCLUSIVE: INTEND_EXCLUSIVE,", "EXCLUSIVE: INTEND_SHARED,", "nested"),
     ("names in the order typed", "modes.py", "return sorted(claims.items(), key=lambda item: item[0].split(\"/\"))", "return list(claims.items())", "names"),
-    ("deadlock not looked for", "queue.py", "if is_joining and self.waiting is not None", "if False and self.waiting is not None", "deadlock"),
+    ("deadlock not looked for", "queue.py", "        if was_new:\n", "        if False:\n", "deadlock"),
     ("first contender refused by a second", "directories.py", "    except FileExistsError:\n        pass  # another contender was faster", "    except FileExistsError:\n        raise SoloError(\"exists\")", "first"),
     ("gate made but once", "directories.py", "for creating in (0, posix.O_CREAT | posix.O_EXCL, 0):", "for creating in (0, posix.O_CREAT | posix.O_EXCL):", "first"),
     ("holder without the locks", "process/holder.py", "kept = [fd for ticket in tickets for fd in ticket.descriptors]", "kept = []", "two-namespaces"),
@@ -54,5 +54,5 @@ HARMLESS = [
     ("gate opened without O_EXCL", "directories.py", "posix.O_CREAT | posix.O_EXCL, 0)", "posix.O_CREAT, 0)", "first", "the second open finds the file of the first; O_EXCL is for other users' files"),
     ("child not killed when dismissed", "start.py", "        end_child(child.pid)\n", "", "errors", "it ends at the end of the pipe; the kill is for a stopped one"),
     ("orphan waited for by its lock", "tickets.py", "        if self.state is ORPHANED:\n            from", "        if self.state is DEAD:\n            from", "two-kills", "it spins until its turn: of promise 7, which the real kernel shows"),
-    ("wait that returns at once", "tickets.py", "return wait_unlocked(self.fd, deadline)", "return True", "two-plain", "it spins until its turn: of promise 7, which the real kernel shows"),
+    ("wait that returns at once", "tickets.py", "return wait_lock(self.fd, LOCK_SH, deadline)", "return True", "two-plain", "it spins until its turn: of promise 7, which the real kernel shows"),
 ]

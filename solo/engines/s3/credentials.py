@@ -14,7 +14,7 @@ from solo.engines import json, network
 from solo.engines.http import Connection, Headers, dial, find_text, parse_date
 from solo.engines.s3.sign import Keys, format_query
 from solo.errors import SoloError, Unreachable
-from solo.text.users import find_home
+from solo.kernel import find_home
 
 LARGEST = 1 << 20  # bytes of a file or an answer
 CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
