@@ -1,7 +1,5 @@
 """One event of a run, as --syslog and --notify report it: a line of text, and values by name."""
 
-from __future__ import annotations
-
 from solo import errors
 from solo.errors import Busy, SoloError
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
@@ -38,7 +36,7 @@ class Event:
 class Listener:
     """A listener that also hears of refusals from before there is a Run. The launcher sets `run`."""
 
-    def __init__(self, typed: dict[str, Any]) -> None:
+    def __init__(self, typed: "dict[str, Any]") -> None:
         self.typed = typed
         self.run: Run | None = None
 
@@ -49,19 +47,19 @@ class Listener:
         return names
 
 
-def make_start(run: Run) -> Event:
+def make_start(run: "Run") -> Event:
     text = f"{' '.join(run.names)}: started {' '.join(run.command)} as pid {run.pid}"
     return Event(STARTED, run.names, text, False, {OUTCOME: RUNNING})
 
 
-def make_overdue(run: Run, seconds: float, usual: float) -> Event:
+def make_overdue(run: "Run", seconds: float, usual: float) -> Event:
     """Return the event of a run that goes on after `seconds`, much longer than the `usual` ones."""
     span = format_duration(seconds)
     text = f"{' '.join(run.names)}: pid {run.pid} is overdue: it has run for {span}, usually {format_rough(usual)}"
     return Event(OVERDUE.encode(), run.names, text, True, {OUTCOME: OVERDUE, RAN: f"{seconds:.3f}"})
 
 
-def make_end(run: Run) -> Event:
+def make_end(run: "Run") -> Event:
     verb = {errors.TIMED_OUT: "timed out and ended", errors.LEASE_LOST: "lost its lease and ended", None: "ended"}
     text = f"{' '.join(run.names)}: pid {run.pid} {verb[run.outcome]} {describe_end(run.code, run.seconds)}"
     values = {

@@ -1,7 +1,5 @@
 """The libraries that only subcommands need, and the message if one is missing: with how to get all that are."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys
@@ -10,7 +8,7 @@ LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "
 OF_TYPER = ("click", "typing_extensions", "annotated_doc")  # what it needs
 
 
-def describe_missing(name: str | None) -> str:
+def describe_missing(name: "str | None") -> str:
     """Return the message for a module `name` that was not found, with a remedy."""
     module = str(name).partition(".")[0]
     library = "typer" if module in OF_TYPER else module

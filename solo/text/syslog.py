@@ -3,8 +3,6 @@
 Without a reader nothing is logged and nothing waits.
 """
 
-from __future__ import annotations
-
 import posix
 import syslog
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
@@ -37,14 +35,14 @@ class Syslog(Listener):
     def refused(self, error: SoloError) -> None:
         log(make_refusal, error, self.names)
 
-    def started(self, run: Run) -> None:
+    def started(self, run: "Run") -> None:
         log(make_start, run)
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: "Run") -> None:
         log(make_end, run)
 
 
-def log(make: Callable[..., Event], *about: object) -> None:
+def log(make: "Callable[..., Event]", *about: object) -> None:
     """Log the event `make(*about)`. Never raises."""
     try:
         event = make(*about)

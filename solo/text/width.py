@@ -1,7 +1,5 @@
 """The width of text on a terminal (Unicode Standard Annex 11): some letters take two cells, combining marks none."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 from solo.kernel import escape
