@@ -174,12 +174,12 @@ def parse_record(data: bytes) -> "Record | None":
 
 def parse_claim(fields: "dict[bytes, bytes]") -> Claim:
     mode = fields[b"mode"].decode()
-    if mode not in MODES:
-        raise ValueError
-    if mode != SLOTS:
-        return Claim(mode)
-    slots, take = int(fields[b"slots"]), int(fields[b"take"])
-    if not 1 <= take <= slots:
+    return check_claim(mode, int(fields[b"slots"]), int(fields[b"take"])) if mode == SLOTS else check_claim(mode)
+
+
+def check_claim(mode: str, slots: int = 1, take: int = 1) -> Claim:
+    """Return the Claim that was read. Raises ValueError if solo does not write such a one."""
+    if mode not in MODES or not 1 <= take <= slots:
         raise ValueError
     return Claim(mode, slots, take)
 

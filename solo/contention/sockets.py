@@ -19,11 +19,11 @@ from solo.errors import Busy, SoloError
 from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
 from solo.identity import Origin, Process, read_namespace, read_stat
 from solo.kernel import CLOSED, FOREVER, Opened, close, decode, encode, read_boot_clock, read_file
-from solo.modes import INTENTIONS, MODES, SLOTS, Claim
+from solo.modes import INTENTIONS, SLOTS, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
 from solo.process.watch import GATE_BUSY, describe_stuck, poll, wait_any
-from solo.record import Record, format_tree, parse_tree, quote
+from solo.record import Record, check_claim, format_tree, parse_tree, quote
 from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Numbered, finish_handoff
 
 TYPE_CHECKING = False
@@ -304,15 +304,11 @@ def format_claim(record: Record) -> str:
 def parse_claim(text: str) -> "tuple[Claim, list[tuple[int, int]]]":
     """Return (Claim, slots as (first, last)). Raises ValueError."""
     mode, *numbers = text.split("-")
-    if mode not in MODES:
-        raise ValueError
-    if mode != SLOTS:
-        return Claim(mode), []
-    slots, take, *ends = map(int, numbers)
+    slots, take, *ends = map(int, numbers) if mode == SLOTS else (1, 1)
     ranges = list(zip(ends[::2], ends[1::2]))
-    if not 1 <= take <= slots or len(ends) % 2 or any(first > last for first, last in ranges):
+    if len(ends) % 2 or any(first > last for first, last in ranges):
         raise ValueError
-    return Claim(mode, slots, take), ranges
+    return check_claim(mode, slots, take), ranges
 
 
 def make_record(ticket: SocketTicket) -> "Record | None":
