@@ -3,7 +3,7 @@
 import posix
 from time import monotonic
 
-from solo.directories import Directory, make_base, open_name
+from solo.directories import Directory, make_base, open_parts, split_name
 from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import FOREVER, NO_WAIT, close
 from solo.modes import Claim, plan_claims
@@ -155,7 +155,7 @@ def add_waited(error: BaseException, plan: "Plan") -> None:
 def open_queue(base: "Directory | None", name: str, origin: "Origin") -> "AnyQueue":
     """Return the queue of a name, as files in `base` or, if that is None, as sockets."""
     if base is not None:
-        return Queue(open_name(base, name), origin, base.path)
+        return Queue(open_parts(base, split_name(name)), origin, base.path)
     from solo.contention.sockets import SocketQueue
 
     return SocketQueue(name, origin)

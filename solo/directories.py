@@ -164,11 +164,6 @@ def tighten(fd: int, mode: int) -> None:
         posix.fchmod(fd, stat.st_mode & 0o7777 & ~excess)
 
 
-def open_name(base: Directory, name: str) -> Directory:
-    """Open a name's directory, made if it is missing. Raises SoloError, UsageError for an invalid name."""
-    return open_parts(base, split_name(name))
-
-
 def open_parts(base: Directory, parts: "list[str]") -> Directory:
     """Open the nested directory `parts` below `base`, which stays open. Make what is missing. Raises SoloError."""
     place = base

@@ -30,7 +30,7 @@ from test_process_1 import find_chain
 
 from solo.commands import checks, doctor
 from solo.contention.evict import Eviction
-from solo.directories import open_base, open_name
+from solo.directories import open_base, open_parts
 from solo.identity import read_origin
 from solo.text.users import find_user
 from solo.tickets import MOST_OPEN, Queue
@@ -356,7 +356,7 @@ def test_stop_ends_more_tickets_than_it_keeps_open(lab):
 def test_eviction_signals_all_waiters_before_any_holder(lab):
     holder = lab.hold("job")
     waiters = [lab.start_waiter("job", tag="ran") for _ in range(2)]
-    queue = Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_origin())
+    queue = Queue(open_parts(open_base(str(lab.directory), str(lab.directory)), ["job"]), read_origin())
     [hold, waiting, closed] = [queue.open_ticket(file) for file in sorted(queue.list_files())]
     closed.read_record()
     closed.close()

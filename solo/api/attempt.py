@@ -10,7 +10,7 @@ from solo.acquire import acquire_further, acquire_names, remove_unseen_holds, se
 from solo.api import blocking
 from solo.api.arguments import read_options
 from solo.api.hold import Hold, all_holds, identify_file, release_all
-from solo.directories import Directory, open_name
+from solo.directories import Directory, open_parts, split_name
 from solo.errors import Busy, SoloError
 from solo.identity import Origin, Process, read_origin, read_self
 from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
@@ -143,7 +143,7 @@ class LockAttempt:
         """Return the queue of `name`: files in `base`, or sockets if that is None."""
         queue: Any = None
         if base is not None:
-            queue = OwnQueue(open_name(base, name), origin, base.path)
+            queue = OwnQueue(open_parts(base, split_name(name)), origin, base.path)
         else:
             from solo.contention.sockets import SocketQueue
 
