@@ -223,12 +223,10 @@ def check_journal(asked: str | None) -> Findings:
         posix.close(names.fd)
     path = find_journals(asked)[0]
     try:
-        place = open_place(asked)
-        path = place.path
-        yield from ((BAD, str(inner)) for _, inner, _ in find_files(place) if isinstance(inner, SoloError))
-        posix.close(place.fd)
-    except FileNotFoundError:
-        pass  # the first run makes it
+        if place := open_existing(asked, open_place):  # else the first run makes it
+            path = place.path
+            yield from ((BAD, str(inner)) for _, inner, _ in find_files(place) if isinstance(inner, SoloError))
+            posix.close(place.fd)
     except SoloError as error:
         yield BAD, str(error)
         return

@@ -12,7 +12,7 @@ from itertools import islice
 from time import time
 from typing import Any
 
-from solo.commands.lookup import PLACES, find_in_the_way, open_existing, open_names, report_unknown, visit_queue
+from solo.commands.lookup import PLACES, open_existing, open_names, report_unknown, visit_queue
 from solo.contention.period import FILE as ONCE
 from solo.directories import STICKY, Directory, open_below, tighten
 from solo.errors import SoloError
@@ -22,10 +22,9 @@ from solo.history.names import find_files
 from solo.history.reader import find_history
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, list_directory, say
-from solo.modes import EXCLUSIVE, Claim
-from solo.obstacles import close_all, find_living
+from solo.obstacles import find_living, list_living
 from solo.text.width import print_clean
-from solo.tickets import READABLE, UNPUBLISHED, Queue
+from solo.tickets import READABLE, UNPUBLISHED, Queue, is_published
 
 LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_names; some users choose such names
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
@@ -211,6 +210,6 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
 
 def is_used(name: str, options: dict[str, Any]) -> bool:
     """Return whether a name has a holder or a waiter."""
-    found = visit_queue(name, options, lambda queue: queue and [*islice(find_in_the_way(queue, Claim(EXCLUSIVE)), 1)])
-    close_all(found or [])
-    return bool(found)
+    return bool(
+        visit_queue(name, options, lambda queue: queue and list_living(queue, filter(is_published, queue.list_files())))
+    )

@@ -5,7 +5,6 @@ import sys
 from typing import Any, Callable, Optional, TypeVar
 
 import typer
-import typer.core
 
 from solo.argv import check_variable
 from solo.commands.lookup import check_names, check_units, check_words

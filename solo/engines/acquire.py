@@ -8,7 +8,7 @@ from time import sleep
 from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record, make_invalid_answer, make_lost
 from solo.engines.lease import RATE, TTL, Lease, Terms
 from solo.engines.network import start_thread
-from solo.engines.queue import Wait, ask_until_answered, check_patience, pause, try_to
+from solo.engines.queue import Wait, ask_until_answered, pause, try_to
 from solo.engines.targets import open_engine
 from solo.errors import SoloError, UsageError
 from solo.journal import Journal
@@ -135,8 +135,7 @@ class EngineHold:
             except Gone as error:
                 self.entries = {}
                 try_to(self.engine.release)
-                check_patience(wait, make_lost(self.engine, error))
-                pause(wait, error)
+                pause(wait, make_lost(self.engine, error))
 
     def acquire_all(self, wait: Wait) -> "dict[str, Any]":
         """Return our entry for each name. Raises Gone if the lease is lost meanwhile."""

@@ -170,8 +170,7 @@ class Engine:
 class Contender:
     """One contender for one name: a state machine that reads the queue, does one step, and reads it again.
 
-    join                it has no entry
-    start_over          the lease ran out and the entry went with it: join at the end of the queue
+    join                it has no entry, or the lease ran out and the entry went with it
     wait_for_obstacles  it has obstacles: wait until one of them may have gone
     wait_for_slots      it may run, but an earlier entry has no slots yet
     take_slots          it may run
@@ -208,10 +207,8 @@ class Contender:
                     if self.holds_others:
                         raise
                     self.key = None
-                    check_patience(self.wait, make_lost(self.engine, error))
-                    pause(self.wait, error)
+                    pause(self.wait, make_lost(self.engine, error))
                 except Unreachable as error:
-                    check_patience(self.wait, error)
                     pause(self.wait, error)
         finally:
             if step is not None:
@@ -224,7 +221,7 @@ class Contender:
         queue = self.engine.read_queue(self.name)
         at = find_index(queue, self.key)
         if at is None:
-            return self.start_over
+            raise Gone("the place in the queue was lost")
         self.earlier, self.own = queue[:at], queue[at]
         self.obstacles = find_obstacles(self.earlier, self.own.record.claim)
         if self.obstacles:
@@ -241,12 +238,6 @@ class Contender:
         if not self.holds_others:
             self.due = monotonic() + self.engine.period
         self.is_new, self.is_renewed, self.has_slots = True, False, False
-
-    def start_over(self) -> None:
-        if self.holds_others:
-            raise Gone("the place in the queue was lost")
-        self.key = None
-        check_patience(self.wait, Unreachable(f"{self.engine.where}: the place in the queue was lost"))
 
     def wait_for_obstacles(self) -> None:
         """Block until an obstacle may have gone. Raises Busy, Superseded."""
@@ -318,14 +309,10 @@ class Contender:
             self.renew()
 
 
-def check_patience(wait: Wait, error: SoloError) -> None:
-    """Raise `error` unless the engine may be asked again."""
+def pause(wait: Wait, error: SoloError) -> None:
+    """Wait before the engine is asked again, with `error` as the progress. Raise it if the patience is over."""
     if monotonic() >= wait.patience:
         raise error
-
-
-def pause(wait: Wait, error: Exception) -> None:
-    """Wait before the engine is asked again, with `error` as the progress."""
 
     def block(deadline: float) -> bool:
         sleep(max(0.0, min(PAUSE, deadline - monotonic())))
@@ -340,7 +327,6 @@ def ask_until_answered(wait: Wait, ask: "Callable[..., Any]", *words: "Any") -> 
         try:
             return ask(*words)
         except Unreachable as error:
-            check_patience(wait, error)
             pause(wait, error)
 
 

@@ -138,7 +138,8 @@ def parse_url(url: str) -> Target:
             raise UsageError(f"--via {scheme}://: no such engine ({way})")
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
-        settings = dict(map(split_setting, query.split("&"))) if query else {}
+        pairs = [part.split("=", 1) for part in query.replace("+", " ").split("&")] if query else []
+        settings = {unquote(key): unquote(value) for key, value in pairs}
         if scheme == UNIX:
             if hosts or not path:
                 raise ValueError
@@ -168,14 +169,6 @@ def is_secret(key: str) -> bool:
 
 def is_scheme(text: str) -> bool:
     return text[:1].isalpha() and text.isascii() and text.translate(dict.fromkeys(map(ord, "+.-"))).isalnum()
-
-
-def split_setting(text: str) -> "tuple[str, str]":
-    """Return (key, value) of `key=value` in a query. Raises ValueError."""
-    key, equals, value = text.replace("+", " ").partition("=")
-    if not equals:
-        raise ValueError
-    return unquote(key), unquote(value)
 
 
 def read_configuration(path: str) -> "dict[str, Target]":

@@ -239,9 +239,8 @@ class PostgreSQL(Engine):
 
     def find_decisive(self, name: str, key):
         """Return the number of the row to wait for in the queue as last read, or None for any."""
-        if (
-            key is None
-        ):  # a claim on slots waits for the entry before it, which rewrites its row when it takes its slots
+        if key is None:
+            # A claim on slots waits for the entry before it, which rewrites its row when it takes its slots.
             earlier = find_unready(self.queue[: find_index(self.queue, self.make_entry_key(name))])
             key = earlier[-1].key if earlier else None
         return next((entry.number for entry in self.queue if entry.key == key), None)
