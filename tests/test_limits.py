@@ -11,7 +11,6 @@ import pytest
 from conftest import (
     PATIENCE,
     ROOT,
-    TESTS,
     count_injected,
     count_switches,
     finish,
@@ -327,7 +326,7 @@ def test_launcher_killed_early_starts_no_command(lab):
 def test_denied_prctl_is_one_line_and_125(lab, word, waits):
     holder = lab.hold("job") if waits else None
     words = ["--wait", "forever"] if waits else []
-    denied = (sys.executable, "-IS", TESTS / "old_kernel.py", "prctl")
+    denied = (sys.executable, "-IS", ROOT / "tests/old_kernel.py", "prctl")
 
     result = lab.run(word, *words, "-n", "job", "--", "echo", "ran", prefix=denied)
 
