@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import finish, until
+from conftest import finish, until, write_program
 
 SHOW = ("--", "sh", "-c", "pwd -P")
 
@@ -42,8 +42,7 @@ def test_forbidden_directory_is_refused(common):
 def test_relative_paths_start_at_the_launchers_directory(lab, elsewhere):
     script = lab.path / "job.sh"
     for text in ("#!/bin/sh\npwd -P\n", "pwd -P\n"):
-        script.write_text(text)
-        script.chmod(0o755)
+        write_program(script, text)
 
         result = lab.run("--dir", "here", "--chdir", elsewhere, "./job.sh", cwd=lab.path)
         assert result.stdout.decode() == f"{elsewhere}\n"

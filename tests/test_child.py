@@ -10,10 +10,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, TESTS, count_injected, finish, inject, read_line, read_state, set_alarm, until
+from conftest import ROOT, count_injected, finish, inject, read_line, read_state, set_alarm, until, write_program
 from fleet import find_children
 
-PROBE = [sys.executable, "-IS", str(TESTS / "probe.py")]
+PROBE = [sys.executable, "-IS", str(ROOT / "tests/probe.py")]
 CATCHABLE = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -71,9 +71,7 @@ def test_unusable_command_is_one_line_and_126_or_127(lab, status, command):
 
 
 def test_script_without_interpreter_line_runs_in_sh(lab):
-    script = lab.path / "script"
-    script.write_text('echo "$1"; exit 9\n')
-    script.chmod(0o755)
+    script = write_program(lab.path / "script", 'echo "$1"; exit 9\n')
 
     result = lab.run("-n", "job", script, "word with blanks")
 
@@ -162,9 +160,7 @@ def test_launcher_that_cannot_leave_working_directory_stays(lab):
 def test_launcher_stays_where_it_finds_its_library_by_a_relative_path(lab):
     """It may load more of it at the end."""
     head = f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {os.path.relpath(ROOT, lab.path)!r})\n"
-    lab.script = lab.path / "relative"
-    lab.script.write_text(head + (ROOT / "solo/__main__.py").read_text())
-    lab.script.chmod(0o755)
+    lab.script = write_program(lab.path / "relative", head + (ROOT / "solo/__main__.py").read_text())
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", cwd=lab.path)
     read_line(holder)
     until(lambda: re.match(SIGNAL_WAIT, open(f"/proc/{holder.pid}/syscall").read()))
@@ -193,7 +189,7 @@ def test_closed_standard_descriptors_stay_closed(lab, closed):
     words = ("-v", "-n", "job", "--", "sh", "-c", script)
     process = lab.start(*words, **streams, preexec_fn=lambda: [os.close(fd) for fd in closed])
 
-    assert process.wait(PATIENCE) == 0
+    assert finish(process)[0] == 0
     inherited = {int(fd) for fd in seen.read_text().split()}
     assert not inherited & (set(closed) - {1})  # sh opened 1 itself, for `ls >seen`
     assert not closed == (1,) or inherited >= {0, 2}

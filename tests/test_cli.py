@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, inject, read_line, until
+from conftest import PATIENCE, ROOT, finish, inject, read_line, until, write_program
 
 from solo import __version__, argv
 from solo.commands.cli import get_commands
@@ -128,10 +128,8 @@ def test_unwritable_stdout_is_one_line_and_125(lab):
 
 def test_incomplete_installation_is_one_line_and_125(lab):
     shutil.copytree(ROOT / "solo", lab.path / "lib/solo", ignore=shutil.ignore_patterns("__pycache__", "launcher.py"))
-    lab.script = lab.path / "incomplete"
     head = f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(lab.path / 'lib')!r})\n"
-    lab.script.write_text(head + (ROOT / "solo/__main__.py").read_text())
-    lab.script.chmod(0o755)
+    lab.script = write_program(lab.path / "incomplete", head + (ROOT / "solo/__main__.py").read_text())
 
     result = lab.run("-n", "job", "true")
 
@@ -384,11 +382,8 @@ def test_views_of_files_ignore_solo_via(lab):
     ],
 )
 def test_missing_interpreter_is_named(lab, line, reason):
-    script = lab.path / "script"
-    script.write_bytes(f"{line.format(lab.path)}\ntrue\n".encode())
-    (lab.path / "other").write_text("#!/no/such\n")
-    (lab.path / "other").chmod(0o755)
-    script.chmod(0o755)
+    script = write_program(lab.path / "script", f"{line.format(lab.path)}\ntrue\n")
+    write_program(lab.path / "other", "#!/no/such\n")
 
     result = lab.run("-n", "job", script)
 
@@ -397,9 +392,7 @@ def test_missing_interpreter_is_named(lab, line, reason):
 
 @pytest.mark.tool("strace")
 def test_script_removed_before_exec_is_not_found(lab):
-    script = lab.path / "script"
-    script.write_text("#!/bin/sh\n")
-    script.chmod(0o755)
+    script = write_program(lab.path / "script", "#!/bin/sh\n")
     gone = inject(lab, "execve:error=ENOENT", "openat:error=ENOENT", paths=[script], follow=True)
 
     result = lab.run("-n", "job", script, prefix=gone)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import ROOT, find_script, finish, read_line, until
+from conftest import ROOT, find_script, finish, read_line, until, write_program
 from pages import EXAMPLES, read_example, read_readme
 from podman import Podman
 from servers import Etcd
@@ -265,8 +265,7 @@ class TestCronJob:
             secret["stringData"]["solo.toml"] = text.replace("change this", password or "change this")
             path = tmp_path / f"pod-{len(list(tmp_path.iterdir()))}"
             path.mkdir()
-            (path / "report.sh").write_text(f"#!/bin/sh\n{script}\n")
-            (path / "report.sh").chmod(0o755)
+            write_program(path / "report.sh", f"#!/bin/sh\n{script}\n")
             words, command = make_pod(spec, secret, path)
             command = [dict(changes).get(word, word) for word in command]
             return podman.start(*words, *options, f"--volume={path}/report.sh:/usr/bin/report.sh", "report", *command)

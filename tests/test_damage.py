@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import count_injected, finish, in_mounts, inject, until, wait_dead
+from conftest import count_injected, finish, in_mounts, inject, kill, until, wait_dead
 
 from solo.gate import BOOT_AT, DIGITS, LARGEST
 
@@ -122,20 +122,14 @@ def test_damaged_record_of_an_orphan_is_an_error(lab, data):
 
 
 IMPOSSIBLE = [
+    *[(rb"since \S+", b"since " + value) for value in (b"inf", b"nan", b"-1")],
+    *[(b"mode C", b"mode Q"), (b"take 1", b"take 0"), (b"take 1", b"take 3"), (b"slot 0-0", b"slot 3-1")],
     *[
-        (rb"since \S+", b"since inf"),
-        (rb"since \S+", b"since nan"),
-        (rb"since \S+", b"since -1"),
-        (b"mode C", b"mode Q"),
-    ],
-    *[
-        (b"take 1", b"take 0"),
-        (b"take 1", b"take 3"),
-        (b"slot 0-0", b"slot 3-1"),
         (b"child", b"chill"),
         (b"\nend", b"\nEnd"),
+        (b"launcher ", b"launcher -"),
+        (b"launcher ", b"launcher 9999999999"),
     ],
-    *[(b"launcher ", b"launcher -"), (b"launcher ", b"launcher 9999999999")],
 ]
 
 
@@ -238,8 +232,7 @@ def test_gate_of_older_solo_frees_nothing_after_clock_step(lab, stepped):
     gate = lab.directory / "job/.gate"
     gate.write_bytes(gate.read_bytes()[:BOOT_AT])
     assert lab.run("-n", "job", "--shared", "true").returncode == 0
-    holder.kill()
-    holder.wait()
+    kill(holder)
     ticket = lab.find_hold("job")
     record = ticket.read_bytes()
     ticket.write_bytes(b"garbage")

@@ -7,7 +7,7 @@ import re
 import signal
 
 import pytest
-from conftest import finish, read_line, until
+from conftest import finish, kill, read_line, until
 
 NESTED = "read go; $SOLO -w forever -n {wanted} -- echo ran; echo $?"
 
@@ -83,8 +83,7 @@ def test_circle_through_kept_holds_is_refused(lab):
 @pytest.mark.host
 def test_circle_through_an_orphan_is_refused(lab):
     first, second = start(lab, "da", "db"), start(lab, "db", "da")
-    first.kill()
-    first.wait()
+    kill(first)
     go(first, lab, "db")
 
     go(second)

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from conftest import finish, read_line
+from conftest import finish, read_line, write_program
 
 SHELL = os.path.realpath("/bin/sh")
 HELD = "echo $SOLO_NAME; read line; exit 0"  # of a holder: says its name, and lives until its stdin is closed
@@ -92,9 +92,7 @@ def test_arguments_and_their_boundaries_change_the_name(lab, places):
 
 
 def test_long_name_is_cut_to_file_name_limit(lab):
-    tool = lab.path / ("漢" * 84)
-    tool.write_text("#!/bin/sh\n")
-    tool.chmod(0o755)
+    tool = write_program(lab.path / ("漢" * 84), "#!/bin/sh\n")
     (lab.path / "link").symlink_to(tool)
 
     assert lab.run(tool).returncode == lab.run(lab.path / "link").returncode == 0

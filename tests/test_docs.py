@@ -1,12 +1,15 @@
 """README and the pages of docs/: links lead somewhere, records have their places, and the picture shows what solo prints."""
 
+import io
 import re
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, until, write_program
+from rich.console import Console
+from rich.text import Text
+from tmux import Tmux
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
@@ -40,6 +43,58 @@ def test_a_broken_link_is_found(tmp_path):
     assert find_broken(page) == ["b.md", "#three", "c.svg"]
 
 
+WIDTH, HEIGHT = 100, 40
+JOBS = {
+    "backup.sh": "while :; do tar cf - /usr/lib /usr/bin 2>/dev/null | gzip -9 >/dev/null; done",
+    "deploy.sh": "exec sleep 60",
+}
+TYPED = [  # (what is typed, tickets that there are afterwards)
+    ("solo -n nightly -- backup.sh --full &", 1),
+    ("solo -n nightly -- backup.sh --full    # the next start, too early", 1),
+    ("solo -q -n nightly --wait 10m -- deploy.sh prod &", 2),
+    ("solo list", 2),
+    ("solo stop nightly    # ends the backup; then the waiter runs", 1),
+    ("solo list", 1),
+    ("solo history nightly", 1),
+]
+# rich's own format loads a font from the network.
+PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
+<title>solo in a terminal: busy, list, queue, stop, history</title>
+<style>.{unique_id}-title{{font:bold 18px sans-serif}}.{unique_id}-matrix{{font:20px ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace}}
+{styles}</style><defs>{lines}</defs>{chrome}
+<g transform="translate({terminal_x},{terminal_y})">{backgrounds}<g class="{unique_id}-matrix">
+{matrix}</g></g></svg>
+"""
+
+
+def record(lab):
+    """Type the commands of TYPED in a shell on a terminal; return its last screen, with its SGR sequences."""
+    for name, text in JOBS.items():
+        write_program(lab.path / name, f"#!/bin/sh\n{text}\n")
+    path = f"{lab.path}:{Path(lab.script).parent}:/usr/bin:/bin"
+    environment = {**lab.environment, "PATH": path, "LC_ALL": "C.UTF-8", "PS1": "$ ", "ENV": "/dev/null"}
+    screen = Tmux(["sh", "-i", "+m"], environment, WIDTH, HEIGHT)
+    try:
+        for words, tickets in TYPED:
+            until(lambda: screen.read()[-1] == "$")
+            time.sleep(1)  # so that the ages differ
+            screen.type("-l", words)
+            screen.type("Enter")
+            until(lambda: len(lab.list()) == tickets)
+        until(lambda: screen.read()[-1] == "$")
+        return screen.call("capture-pane", "-p", "-e").rstrip().rpartition("\n")[0]
+    finally:
+        lab.run("stop", "nightly")
+        screen.close()
+
+
+def draw(screen):
+    """Return the screen as an SVG."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(screen))
+    return console.export_svg(title="solo", code_format=PICTURE, unique_id="solo")
+
+
 def read_words(picture: Path) -> list:
     return re.findall(r"[A-Za-z-]{3,}", " ".join(re.findall(r"<text[^>]*>([^<]*)", picture.read_text())))
 
@@ -47,7 +102,8 @@ def read_words(picture: Path) -> list:
 @pytest.mark.full
 @pytest.mark.root  # the user in the tables
 @pytest.mark.tool("tmux")
-def test_picture_of_a_terminal_shows_what_solo_prints(tmp_path):
-    subprocess.run([sys.executable, ROOT / "tests/recording.py", tmp_path / "now.svg"], check=True)
+def test_picture_of_a_terminal_shows_what_solo_prints(lab):
+    now, shown = lab.path / "now.svg", ROOT / "docs/recording.svg"
+    now.write_text(draw(record(lab)))
 
-    assert read_words(tmp_path / "now.svg") == read_words(ROOT / "docs/recording.svg")  # python tests/recording.py
+    assert read_words(now) == read_words(shown), f"renew the picture in README: cp {now} {shown}"

@@ -290,16 +290,6 @@ def test_same_file_by_several_paths_and_both_options_is_locked_once_per_kind(lab
     assert try_tool("lockf of Python", path) and try_tool("flock", path)
 
 
-@pytest.mark.host
-@ONE_OF_EACH
-def test_command_dies_with_its_launcher(lab, tool, path):
-    """The kernel releases the file's lock with the launcher; no record would show an orphan to the tool."""
-    holder = lab.orphan("job", TOOLS[tool][0], path)
-
-    until(lambda: read_state(holder.child) in ("gone", "Z"))
-    assert try_tool(tool, path)
-
-
 @ONE_OF_EACH
 def test_command_neither_inherits_nor_ends_the_lock(lab, tool, path):
     """A classic lock would end when its process closes any descriptor of the file."""

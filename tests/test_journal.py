@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import tally
-from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, read_line, until
+from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, read_line, until, write_program
 
 from solo import journal, journal_files
 from solo.history import files, reader
@@ -51,9 +51,7 @@ def test_each_run_is_recorded_with_its_outcome(lab):
 
 def test_a_command_that_was_never_executed_is_refused(lab):
     """An exit with the same status by the command is a run."""
-    script = lab.path / "script"
-    script.write_text("#!/no/such\n")
-    script.chmod(0o755)
+    script = write_program(lab.path / "script", "#!/no/such\n")
 
     assert lab.run("-n", "job", "--", script).returncode == 127
     assert lab.run("-n", "job", "--", "sh", "-c", "exit 127").returncode == 127
@@ -365,19 +363,10 @@ def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab):
 
 
 def test_totals_are_read_as_they_were_written(lab):
-    totals = Totals(
-        runs=1,
-        skips=2,
-        failures=3,
-        last_success=4.0,
-        last_failure=5.5,
-        lost=6,
-        waits=7,
-        waited_ms=8,
-        ends=9,
-        ran_ms=10,
-        last_ran_ms=11,
-    )
+    counts = {
+        name: at for at, name in enumerate("runs skips failures lost waits waited_ms ends ran_ms last_ran_ms".split())
+    }
+    totals = Totals(last_success=4.0, last_failure=5.5, **counts)
 
     assert reader.parse("job", format_totals(totals)) == (totals, [])
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import PATIENCE, count_switches, finish, read_line, read_state, until
+from conftest import PATIENCE, count_switches, finish, read_line, read_state, until, write_program
 
 
 def test_shared_holder_admits_only_shared(lab, via):
@@ -88,9 +88,7 @@ def test_slot_is_free_before_its_launcher_exits(lab, via):
 def test_waiter_sleeps_while_unexecuted_child_keeps_slot(lab):
     """A launcher was killed just before its child's exec: until then the child has the descriptor, and with it the lock."""
     lab.hold("job", "--slots", "2")
-    tool = lab.path / "tool"
-    tool.write_text("#!/bin/sh\nexit 0\n")
-    tool.chmod(0o755)
+    tool = write_program(lab.path / "tool", "#!/bin/sh\nexit 0\n")
     slow = f"strace -f -qq -o /dev/null -P {tool} -e trace=execve -e inject=execve:delay_enter=4000000".split()
     lab.start("--slots", "2", "-n", "job", tool, prefix=slow)
     until(lambda: len(lab.list()) == 2 and all(row["child"] for row in lab.list()))

@@ -6,7 +6,7 @@ import time
 from datetime import datetime
 
 import pytest
-from conftest import finish, until
+from conftest import finish, until, write_program
 
 from solo import kernel
 from solo.contention import period
@@ -78,9 +78,7 @@ def test_failed_run_counts_unless_once_retry(lab):
 
 
 def test_command_that_could_not_start_does_not_count(lab):
-    bad = lab.path / "bad"
-    bad.write_text("#!/nowhere\n")
-    bad.chmod(0o755)
+    write_program(lab.path / "bad", "#!/nowhere\n")
 
     lab.run(*DAY, "--", lab.path / "missing")
     assert lab.run(*DAY, "--", *APPEND).returncode == 0 and lab.read_log() == ["ran"]

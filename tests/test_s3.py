@@ -19,7 +19,7 @@ import urllib.parse
 
 import pytest
 import tally
-from conftest import finish, kill, read_line, until
+from conftest import finish, kill, read_line, until, write_program
 from fleet import Clock, Host, find_overlaps, is_growing, read_life
 from servers import S3, ask, serve, serve_alone
 from stub import Stub
@@ -164,8 +164,7 @@ def test_process_without_keys_is_an_error_in_words(home, process):
 def write_hanging_process(home):
     """Return the file that gets the pid of a process that never answers."""
     file, script = home["HOME"] / "pid", home["HOME"] / "hang.sh"
-    script.write_text(f"#!/bin/sh\necho $$ >{file}\nexec sleep 1000\n")
-    script.chmod(0o755)
+    write_program(script, f"#!/bin/sh\necho $$ >{file}\nexec sleep 1000\n")
     write_profile(home, f"[default]\ncredential_process = {script}\n")
     return file
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, read_line, until
+from conftest import NOBODY, PATIENCE, finish, kill, read_line, until
 
 from solo.contention.addresses import PREFIX
 
@@ -72,8 +72,7 @@ def test_list_shows_all_fields_of_a_record(lab):
 def test_waiters_acquire_in_order(lab):
     holder = lab.hold("job")
     waiters = [lab.start_waiter("job", tag=number) for number in range(12)]
-    waiters[3].kill()
-    waiters[3].wait()
+    kill(waiters[3])
 
     finish(holder)
 

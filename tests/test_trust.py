@@ -9,7 +9,7 @@ import subprocess
 from importlib.util import cache_from_source
 
 import pytest
-from conftest import NOBODY, ROOT, count_injected, finish, inject, until
+from conftest import NOBODY, ROOT, count_injected, finish, inject, kill, until
 
 from solo.commands import doctor
 from solo.process.tree import find_children
@@ -187,8 +187,7 @@ def test_live_and_orphaned_tickets_of_other_user_hold(common):
     holder.stdout.readline()
 
     assert common.run("-n", "job", "true", user=OTHER).returncode == 75
-    holder.kill()
-    holder.wait()
+    kill(holder)
     assert common.run("-n", "job", "true", user=OTHER).returncode == 75
     holder.stdin.close()
     assert common.run("--wait", "1m", "-n", "job", "true", user=OTHER).returncode == 0

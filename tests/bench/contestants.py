@@ -47,11 +47,11 @@ posix._exit(posix.waitstatus_to_exitcode(status))
 class Bench:
     """State shared by all measures: a folder, `solo` with its `python`, and `small` for a smoke test's sizes.
 
-    `others` are further installations, {way: solo}, and `pip_python` is the Python of a clean environment.
+    `pip` is the folder of programs of a clean environment with solo, None if `launcher` is measured.
     """
 
     def __init__(self, folder: Path, launcher=None, small=False):
-        self.folder, self.small, self.others, self.pip_python = folder, small, {}, None
+        self.folder, self.small, self.pip = folder, small, None
         self.solo, self.python = (str(Path(launcher).resolve()), sys.executable) if launcher else self.install()
         (folder / "floor.py").write_text(FLOOR)
         (folder / "floor-in-queue.py").write_text(FLOOR_IN_QUEUE)
@@ -61,19 +61,12 @@ class Bench:
 
     def install(self):
         """Install solo in each way; return the paths of that of `make install` and its Python."""
-        prefix, venv, program = self.folder / "usr", self.folder / "venv", self.folder / "program"
+        prefix, venv = self.folder / "usr", self.folder / "venv"
         make = ["make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}", f"PYTHON={sys.executable}"]
         subprocess.run(make, check=True, **QUIET)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT], check=True, **QUIET)
-        # What packaging/stage.sh puts into a package where there is no C compiler.
-        bundle, package = [sys.executable, "-IB", ROOT / "solo/generate/bundle.py"], self.folder / "package"
-        subprocess.run([*bundle, "program", ROOT / "solo", program], check=True)
-        with open(package, "wb") as script:
-            subprocess.run([*bundle, "script", sys.executable, "", ROOT, program], check=True, stdout=script)
-        package.chmod(0o755)
-        self.others = {"pip": str(venv / "bin/solo"), "package": str(package)}
-        self.pip_python = str(venv / "bin/python")
+        self.pip = str(venv / "bin")
         return str(prefix / "bin/solo"), sys.executable
 
     def list_peers(self) -> dict:

@@ -7,13 +7,7 @@ from pathlib import Path
 
 from bench.contestants import TRUE, Bench, Holder, Series, run_in_turn, spawn, wait_asleep
 
-OPTIONS = {
-    "--no-orphan": ["--no-orphan"],
-    "--tree": ["--tree"],
-    "--timeout 9": ["--timeout", "9"],
-    "--flock FILE": ["--flock", "{}"],
-    "--via socket": ["--via", "socket"],
-}
+OPTIONS = ["--no-orphan", "--tree", "--timeout 9", "--flock FILE", "--via socket"]
 EACH = 500  # names per launcher, which keeps a descriptor open for each
 
 
@@ -21,11 +15,11 @@ def measure_launch(bench: Bench, rounds: int) -> dict:
     solos = {
         "solo, make install": [bench.solo, "-n", "job", "--", TRUE],
         "solo, default name": [bench.solo, "--", TRUE],
-        **{f"solo, {way}": [solo, "-n", "job", "--", TRUE] for way, solo in bench.others.items()},
     }
     references = {"true alone": [TRUE], "python -IS": [bench.python, "-IS", "-c", "pass"], "floor": bench.floor}
-    if bench.pip_python:  # without -IS: it imports site, as "solo, pip" does
-        references["floor, pip"] = [bench.pip_python, bench.floor[-1]]
+    if bench.pip:  # without -IS: the floor imports site too
+        solos["solo, pip"] = [f"{bench.pip}/solo", "-n", "job", "--", TRUE]
+        references["floor, pip"] = [f"{bench.pip}/python", bench.floor[-1]]
     contestants = references | solos | bench.list_peers()
 
     def list_references(row):
@@ -38,8 +32,8 @@ def measure_options(bench: Bench, rounds: int) -> dict:
     """Measure a run of `true` with each option that makes the launcher do more."""
     file = str(bench.folder / "options")
     contestants = {"floor": (bench.floor,)}
-    for option, words in OPTIONS.items():
-        words = [word.format(file) for word in words]
+    for option in OPTIONS:
+        words = option.replace("FILE", file).split()
         contestants[f"solo {option}"] = ([bench.solo, *words, "-n", "job", "--", TRUE],)
     return {"options": run_in_turn(contestants, rounds, lambda row: ["floor"])}
 
