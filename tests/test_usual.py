@@ -135,8 +135,8 @@ def simulate_waits(jobs, rng):
         while queue and queue[0][1] <= now:
             begin, end, ended = queue.pop(0)
             recorded[ended].append(end - begin)
-        usual = [Usual(recorded[ahead]) for _, _, ahead in queue]
-        if queue and all(len(each.spans) >= FEWEST for each in usual):
+        if queue and all(len(recorded[ahead]) >= FEWEST for _, _, ahead in queue):
+            usual = [Usual(recorded[ahead]) for _, _, ahead in queue]
             left = usual[0].find_left(now - queue[0][0])
             ahead = [(each.median, ALONE) for each in usual[1:]]
             yield left and estimate_wait([(left, ALONE)], ahead, ALONE), free - now

@@ -29,6 +29,7 @@ from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from solo.contention.protocols import Ticket
@@ -44,7 +45,8 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     """Acquire `names` and leave them held. Return 0. Raises SoloError."""
     if options.get("for", FOREVER) <= 0:
         raise UsageError("--for must be longer than 0s")
-    if options.keys().isdisjoint(("pid", "for", "fd")):
+    until = next((key for key in KEEPERS if key in options), None)
+    if until is None:
         raise UsageError(f"hold needs --pid, --fd or --for (in a script: solo hold --pid $$ {' '.join(names)})")
     if "export" in options and options.get("busy_exit") == 0:
         raise UsageError("--export and --busy-exit 0 exclude each other: eval would go on without the names")
@@ -53,7 +55,7 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
         raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
     check_together(options)
     drop_umask()
-    hold = Keeping(Plan({**options, "name": names}), choose_kept(options))
+    hold = Keeping(Plan({**options, "name": names}), KEEPERS[until](options[until]))
     hold.acquire()
     hold.keep("export" in options)
     if posix.isatty(2) and "quiet" not in options and "export" not in options:
@@ -61,12 +63,6 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     if "pid" in options and "quiet" not in options:
         warn_of_fork(options["pid"], names[0])
     return 0
-
-
-def choose_kept(options: "dict[str, Any]") -> "GivenProcess":
-    if "fd" in options:
-        return GivenDescriptor(options["fd"])
-    return GivenProcess(options["pid"]) if "pid" in options else Timer(options["for"])
 
 
 def report(names: "list[str]", until: str) -> None:
@@ -230,6 +226,9 @@ class Timer(GivenProcess):
 
     def dismiss(self) -> None:
         posix.kill(self.identity[0], SIGKILL)  # our child, not reaped: its pid is its own
+
+
+KEEPERS: "dict[str, Callable[[Any], GivenProcess]]" = {"fd": GivenDescriptor, "pid": GivenProcess, "for": Timer}
 
 
 def sleep(reader: int, seconds: float) -> None:

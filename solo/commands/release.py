@@ -39,18 +39,17 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
 
 
 class KeptHold:
-    """A ticket that `solo hold` left: its `record`, the `process` that keeps it, and `uid`, the user of its file."""
+    """A ticket that `solo hold` left: its `record`, the `process` that keeps it, and `uid`, the user of its file.
+
+    All tickets of one call of `solo hold` share `call`: the user, launcher and process.
+    """
 
     def __init__(self, queue: "Queue", ticket: "Ticket") -> None:
         assert ticket.record and ticket.record.child and ticket.owner_uid is not None
         self.queue, self.ticket, self.record = queue, ticket, ticket.record
         self.process: Process = ticket.record.child
         self.uid = ticket.owner_uid
-
-    @property
-    def call(self) -> "tuple[object, ...]":
-        """The user, launcher and process that all tickets of one call of `solo hold` share."""
-        return self.uid, self.record.launcher, self.process
+        self.call = self.uid, self.record.launcher, self.process
 
     @property
     def pid(self) -> int:

@@ -220,8 +220,7 @@ class Etcd(Engine):
         try:
             connection = self.open(monotonic() + self.timeout)
         except (OSError, ValueError) as error:
-            text = "no answer" if isinstance(error, network.TIMEOUTS) else error
-            raise Unreachable(f"cannot reach {self.where}: {text}") from None
+            raise Unreachable(f"cannot reach {self.where}: {network.describe(error)}") from None
         try:
             connection.sock.deadline = max(monotonic() + SHORTEST_WAIT, deadline)
             connection.request("POST", "/v3/watch", json.dumps(request), self.headers)

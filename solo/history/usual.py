@@ -16,28 +16,16 @@ LEAST_OVERDUE = 60.0  # seconds: no report of a shorter run
 
 
 class Usual:
-    """The usual run of a job: `spans` are the seconds of its last 5 to 100 successful runs, sorted."""
+    """The usual run of a job: `spans` are the seconds of its last 5 to 100 successful runs, sorted, `median` is what half of
+    them took at most, `high` their 95th percentile, by nearest rank. After `overdue_after` seconds a run is overdue.
+    """
 
     def __init__(self, spans: list[float]) -> None:
         self.spans = sorted(spans)
-
-    @property
-    def median(self) -> float:
-        """Return the seconds that half of the runs took at most: `usually 4m`."""
-        return find_median(self.spans)
-
-    @property
-    def high(self) -> float:
-        """Return the 95th percentile of the seconds, by nearest rank; of fewer than 20 runs the longest."""
-        return self.spans[-(-95 * len(self.spans) // 100) - 1]
-
-    @property
-    def overdue_after(self) -> float:
-        """Return after how many seconds a run is overdue, never less than LEAST_OVERDUE.
-
-        The 95th percentile alone would report every 20th run of a job that is well.
-        """
-        return max(self.high, 2 * self.median, LEAST_OVERDUE)
+        self.median = find_median(self.spans)
+        self.high = self.spans[-(-95 * len(spans) // 100) - 1]
+        # The 95th percentile alone would report every 20th run of a job that is well.
+        self.overdue_after = max(self.high, 2 * self.median, LEAST_OVERDUE)
 
     def find_left(self, age: float) -> float | None:
         """Return the seconds that a run of that `age` has left: what longer runs had, their median; None without one."""
