@@ -7,6 +7,7 @@ from conftest import ROOT, finish
 
 COMPLETIONS = ROOT / "packaging/completions"
 READY = "echo rea''dy\n"
+IN_BOTH = pytest.mark.parametrize("kind", ["bash", pytest.param("zsh", marks=pytest.mark.tool("zsh"))])
 
 
 @pytest.fixture
@@ -50,8 +51,7 @@ def shell(terminal, lab, home):
 NAMES = ["two words", "tab\there", "new\nline", "quote'\"d$HOME", "a:b=c(s)", "back\\slash*;ls!x"]
 
 
-@pytest.mark.tool("zsh")
-@pytest.mark.parametrize("kind", ["bash", "zsh"])
+@IN_BOTH
 def test_tab_never_runs_shell_text_in_a_name(shell, trap, kind):
     screen = shell(kind)
 
@@ -108,8 +108,7 @@ def test_fish_completes_names_options_and_subcommands(lab, complete_in_fish, typ
     assert expected <= set(offered) and (not typed.endswith("wait ") or expected == set(offered))
 
 
-@pytest.mark.tool("zsh")
-@pytest.mark.parametrize("kind", ["bash", "zsh"])
+@IN_BOTH
 def test_a_completed_name_is_quoted_for_the_shell(lab, shell, kind):
     for name in NAMES:
         lab.hold_old(name)
@@ -124,8 +123,7 @@ def test_a_completed_name_is_quoted_for_the_shell(lab, shell, kind):
     assert [(lab.path / f"out{number}").read_text() for number in range(len(NAMES))] == [f"{name}\0" for name in NAMES]
 
 
-@pytest.mark.tool("zsh")
-@pytest.mark.parametrize("kind", ["bash", "zsh"])
+@IN_BOTH
 def test_tab_completes_names_options_values_and_subcommands(lab, shell, kind):
     lab.hold("nightly")
     screen = shell(kind)
@@ -158,8 +156,7 @@ def test_bash_completes_a_command_and_its_files_without_bash_completion(lab, she
     assert b"not found" not in screen.screen
 
 
-@pytest.mark.tool("zsh")
-@pytest.mark.parametrize("kind", ["bash", "zsh"])
+@IN_BOTH
 def test_tab_after_solo_offers_subcommands_and_no_programs(shell, kind):
     screen = shell(kind)
 
@@ -171,8 +168,7 @@ def test_tab_after_solo_offers_subcommands_and_no_programs(shell, kind):
     assert b"history" in screen.screen and b"mktemp" not in screen.screen
 
 
-@pytest.mark.tool("zsh")
-@pytest.mark.parametrize("kind", ["bash", "zsh"])
+@IN_BOTH
 def test_names_are_not_offered_as_the_value_of_since(lab, shell, kind):
     lab.hold("nightly")
     screen = shell(kind)

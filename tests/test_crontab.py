@@ -358,9 +358,7 @@ PATH=BIN:/usr/bin
     ]
 
 
-OTHER_CRONS = (
-    "H * * * * j|@every 5m j|@every_minute j|%%daily * 3 j|&bootrun 5 * * * * j|0 */5 * * * * flock -n /run/x j"
-)
+OTHER_CRONS = "H * * * * j|@every 5m j|@every_minute j|%%daily * 3 j|&bootrun 5 * * * * j|0 */5 * * * * flock -n x j"
 
 
 @pytest.mark.parametrize("line", OTHER_CRONS.split("|"))

@@ -363,10 +363,8 @@ def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab):
 
 
 def test_totals_are_read_as_they_were_written(lab):
-    counts = {
-        name: at for at, name in enumerate("runs skips failures lost waits waited_ms ends ran_ms last_ran_ms".split())
-    }
-    totals = Totals(last_success=4.0, last_failure=5.5, **counts)
+    counts = "runs skips failures lost waits waited_ms ends ran_ms last_ran_ms".split()
+    totals = Totals(last_success=4.0, last_failure=5.5, **dict(zip(counts, range(1, 10))))
 
     assert reader.parse("job", format_totals(totals)) == (totals, [])
 

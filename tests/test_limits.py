@@ -205,9 +205,8 @@ def test_tree_beside_earlier_child_outlives_a_chain_of_forks(lab):
         "import os, signal, sys, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.time() + 1.5\n"
         "while time.time() < end:\n if os.fork(): os._exit(0)\nopen(sys.argv[1], 'a').write('hopped')\n"
     )
-    shell = lab.start_shell(
-        f'sleep 99 & echo $!; exec $SOLO --tree -n job -- {sys.executable} -IS -c "{hopper}" $LAB/log'
-    )
+    command = f'{sys.executable} -IS -c "{hopper}" $LAB/log'
+    shell = lab.start_shell(f"sleep 99 & echo $!; exec $SOLO --tree -n job -- {command}")
     earlier = int(read_line(shell))
 
     assert shell.wait(PATIENCE) == 0

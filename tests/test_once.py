@@ -115,15 +115,8 @@ def test_garbage_in_the_marker_is_ignored(lab):
     lab.run(*DAY, "--", *APPEND)
     marker = lab.find_journal("job").with_name(".once")
     before = json.loads(marker.read_text())
-    for garbage in (
-        b"\xff",
-        b"[1, 2, 3]",
-        b"null",
-        b"[" * 5000,
-        b'["h", NaN]',
-        b'["h", 1e300]',
-        json.dumps([before[0], before[1] + 1e6]).encode(),
-    ):
+    ahead = json.dumps([before[0], before[1] + 1e6]).encode()
+    for garbage in (b"\xff", b"[1, 2, 3]", b"null", b"[" * 5000, b'["h", NaN]', b'["h", 1e300]', ahead):
         marker.write_bytes(garbage)
         assert lab.run(*DAY, "--", *APPEND).returncode == 0
         assert json.loads(marker.read_text())[1] > before[1]
@@ -131,13 +124,8 @@ def test_garbage_in_the_marker_is_ignored(lab):
 
 
 def test_two_names_or_invalid_period_are_refused(lab):
-    for words in (
-        ("-n", "a", "-n", "b", "--once-per", "1h"),
-        ("-n", "a", "--once-per", "0"),
-        ("-n", "a", "--once-per", "0." + "0" * 50 + "1"),
-        ("-n", "a", "--once-per", "forever"),
-    ):
-        result = lab.run(*words, "true")
+    for words in ("-n b --once-per 1h", "--once-per 0", f"--once-per 0.{'0' * 50}1", "--once-per forever"):
+        result = lab.run("-n", "a", *words.split(), "true")
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 

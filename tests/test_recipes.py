@@ -302,31 +302,20 @@ def test_target_of_the_makefile_does_what_it_says(new, target):
 
 
 @pytest.mark.tool("make")
-def test_no_deploy_runs_during_the_migration(new):
-    machine = new()
+@pytest.mark.parametrize("targets", ["migrate deploy", "report load report"])
+def test_targets_of_the_makefile_run_one_by_one_in_order(new, targets):
+    """No deploy runs during a migration, and no later report overtakes a load, which runs alone."""
+    machine, (first, *others) = new(), targets.split()
     shutil.copy(EXAMPLES / "Makefile", machine.bin)
-    migration = machine.type("exec make migrate")
+    running = [machine.type(f"exec make {first}")]
     machine.wait_for_starts(1)
 
-    deploy = machine.start_waiter("exec make deploy")
+    running += [machine.start_waiter(f"exec make {target}") for target in others]
 
     machine.release()
-    assert [finish(process)[0] for process in (migration, deploy)] == [0, 0]
-    assert machine.read_log() == ["start:migrate.sh:", "end:migrate.sh:", "start:deploy.sh:", "end:deploy.sh:"]
-
-
-def test_load_runs_alone_and_no_later_report_overtakes_it(new):
-    machine = new()
-    shutil.copy(EXAMPLES / "Makefile", machine.bin)
-    first = machine.type("exec make report")
-    machine.wait_for_starts(1)
-
-    others = [machine.start_waiter("exec make load"), machine.start_waiter("exec make report")]
-
-    machine.release()
-    assert [finish(process)[0] for process in (first, *others)] == [0] * 3
-    order = ["report.sh"] * 2 + ["load.sh"] * 2 + ["report.sh"] * 2
-    assert [line.split(":")[1] for line in machine.read_log()] == order
+    assert [finish(process)[0] for process in running] == [0] * len(running)
+    events = [f"{event}:{target}.sh:" for target in targets.split() for event in ("start", "end")]
+    assert machine.read_log() == events
 
 
 def test_each_of_four_commands_gets_a_gpu_and_the_fifth_waits(new):

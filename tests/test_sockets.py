@@ -109,10 +109,8 @@ def start_as_nobody(code):
 def test_address_bound_by_another_user_is_an_error(common):
     common.use_sockets()
     address = f"\\x00{PREFIX}/0/job/hold.1.X..0.0"
-    code = (
-        f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen(); print(flush=True); input()"
-    )
-    squatter = start_as_nobody(code)
+    bind = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen()"
+    squatter = start_as_nobody(f"{bind}; print(flush=True); input()")
 
     result = common.run("-n", "job", "true")
     squatter.communicate()

@@ -224,9 +224,8 @@ def make_zookeeper(rng) -> bytes:
     children = [b"%x" % some.number(rng) for _ in range(rng.randrange(3))]
     frames = [pack_frame(1, rng.choice((0, 0, 0, -101, -4, -112)), pack_children(*children))]
     for xid in range(2, 2 + len(children)):
-        frames.append(
-            pack_frame(xid, rng.choice((0, 0, -101)), pack_znode(make_entry_record(rng), some.number(rng), 5))
-        )
+        znode = pack_znode(make_entry_record(rng), some.number(rng), 5)
+        frames.append(pack_frame(xid, rng.choice((0, 0, -101)), znode))
     if rng.random() < 0.3:
         frames.insert(0, pack_frame(-1, 0, struct.pack("!ii", 1, 3) + pack_text(b"/solo/job")))
     return b"".join(frames)
@@ -251,9 +250,8 @@ def check_zookeeper(data: bytes):
     def expect_version(one):
         expect(one.read_version().startswith("ZooKeeper "))
 
-    expect_one(
-        open_zookeeper(data), data, expect_entries, expect_session, expect_event, expect_version, expect_outcomes
-    )
+    checks = (expect_entries, expect_session, expect_event, expect_version, expect_outcomes)
+    expect_one(open_zookeeper(data), data, *checks)
 
 
 def trip_zookeeper(rng):
