@@ -85,6 +85,18 @@ def test_stub_changes_neither_environment_nor_name(lab, installed):
     assert last.stdout == b"3  a b -n\n"
 
 
+@pytest.mark.tool("cc")
+def test_holder_by_socket_behind_the_stub_has_command_and_note(lab, installed):
+    """Both are read from the launcher's command line, in which a word of the stub is first."""
+    lab.script = str(installed / "bin/solo")
+    lab.use_sockets()
+    holder = lab.hold("job", "--note", "why")
+
+    [row] = lab.list()
+
+    assert (row["launcher"], row["note"], row["command"][:2]) == (holder.pid, "why", ["sh", "-c"])
+
+
 @pytest.mark.tool("cc", "cron")
 def test_doctor_names_the_installed_command(lab, installed):
     lab.script = str(installed / "bin/solo")

@@ -35,6 +35,7 @@ BACKLOG = 4096  # each connection stays in it, as nobody accepts
 NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
+MASKS = (b"0", b"1000", b"1000000", b"1001000")  # of packaging/stub.c, before the words of an installed solo
 MOST_NAMES = 3  # in the address of a ticket at a parent
 OF_PAIR = FIRST, SECOND = "1", "2"  # instead of names: for which name of a pair that solo made from a command
 
@@ -351,8 +352,11 @@ def read_command(pid: int) -> "tuple[list[bytes], str]":
     words = read_file(f"/proc/{pid}/cmdline", 1 << 20).split(b"\0")[:-1]
     for at, word in enumerate(words):
         if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.pyz"):
+            own = words[at + 1 :]
+            if own and own[0] in MASKS:
+                del own[0]
             try:
-                typed, _, command = parse([decode(word) for word in words[at + 1 :]])
+                typed, _, command = parse([decode(word) for word in own])
                 return [encode(word) for word in command] or words, typed.get(NOTE.key, "")
             except SoloError:
                 continue
