@@ -67,4 +67,6 @@ def read_cron_lines(text) -> tuple:
 def read_jobs() -> dict:
     """Return {name: text} of the jobs of the workflow, each as a workflow of its own."""
     jobs = re.findall(r"^  (\w+):\n((?:    .*\n)+)", read_example("workflow.yml"), re.M)
+    assert [name for name, _ in jobs] == re.findall(r"^  (\w+):$", read_example("workflow.yml"), re.M)
+    assert all("    runs-on:" in text for _, text in jobs) and len(dict(jobs)) == len(jobs)
     return {name: f"jobs:\n  {name}:\n{text}" for name, text in jobs}
