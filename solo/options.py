@@ -126,8 +126,8 @@ NOTIFY = Option("notify", None, kinds.LINE, "LINE", OUTPUT, "Run shell command L
 VERBOSE = Option("verbose", "v", kinds.FLAG, None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
 EXPLAIN = Option("explain", None, kinds.FLAG, None, OUTPUT, "Run nothing; print names, holders, outcome", keyword=None,
     text="Only print the names, their holders, and what a run would do now.")
-HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit: -h what serves most", keyword=None,
-    text="Print help and exit: -h what serves most.")
+HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit; -h: one screen of it", keyword=None,
+    text="Print help and exit; -h prints one screen of it.")
 VERSION = Option("version", None, kinds.FLAG, None, OUTPUT, "Print the version and exit", keyword=None)
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, WAIT, LATEST, REPLACE, REPLACE_AFTER, BUSY_EXIT, QUIET,

@@ -7,7 +7,7 @@ from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
 from solo.commands.lookup import check_names, check_units, check_words
-from solo.commands.table import KEPT
+from solo.commands.table import KEPT, KEPT_HELP
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
 from solo.kinds import DURATION, LIMIT
@@ -54,9 +54,9 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
 def keep(before: "dict[str, Any]", name: str, words: "list[str]") -> int:
     """Run hold or release."""
     kept = KEPT[name]
-    options, names = parse_mixed(words, (*kept.options, HELP))
+    options, names = parse_mixed(words, (*kept.options, KEPT_HELP))
     check_words(words, names)
-    if HELP.key in options:
+    if KEPT_HELP.key in options:
         from solo.commands.help import format_kept_help, paint
 
         print(paint(format_kept_help(name)))

@@ -5,9 +5,9 @@ import re
 import textwrap
 from shutil import get_terminal_size
 
-from solo.commands.table import KEPT, SUMMARIES
+from solo.commands.table import KEPT, KEPT_HELP, SUMMARIES
 from solo.errors import EXIT_STATUSES
-from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS, LOUD_AFTER, NAME, QUIET, SLOTS, TIMEOUT, TREE, WAIT, Option
+from solo.options import GROUPS, LAUNCHER_OPTIONS, LOUD_AFTER, NAME, QUIET, SLOTS, TIMEOUT, TREE, WAIT, Option
 
 COLUMN, WIDTH = 32, 79  # where the explanation of an option starts; the longest line
 USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
@@ -48,7 +48,7 @@ def format_kept_help(name: str) -> str:
     """Return the text of `solo hold --help`, or of release."""
     kept = KEPT[name]
     arguments = f"Arguments:\n{format_line('  NAME', kept.names, COLUMN)}"
-    options = "Options:\n" + format_options([*kept.options, HELP])
+    options = "Options:\n" + format_options([*kept.options, KEPT_HELP])
     return "\n\n".join([f"Usage: solo {name} [OPTION]... NAME...", format_line("", kept.text), arguments, options])
 
 

@@ -17,6 +17,7 @@ EXPORT = Option("export", None, kinds.FLAG, None, OUTPUT, "Print shell code that
     'that code fails with the status of solo. Use it as eval "$(solo hold --export ...)".')
 RELEASE_PID = Option("pid", None, kinds.PID, "PID", LIMITS, "Release only the hold of the process PID",
     text="With solo release: release only the hold of the process PID.")
+KEPT_HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit")
 # fmt: on
 
 
