@@ -17,7 +17,7 @@ TESTS_OF_VIEWS = (
     "tests/test_api_run.py::test_busy_has_the_holders_in_any_directory",
     "tests/test_api_run.py::test_busy_has_the_holders_of_its_backend_only",
     "tests/test_hold.py::test_export_sets_the_variables_of_the_hold_alone",
-    "tests/test_sockets.py::test_skipped_contender_prints_the_holder",
+    "tests/test_queue.py::test_contender_is_skipped_while_held[socket]",
 )
 
 

@@ -12,7 +12,7 @@ from conftest import count_injected, count_switches, finish, inject, kill_both, 
 from solo.record import RESERVED, format_closing
 
 
-def test_contender_is_skipped_while_held(lab):
+def test_contender_is_skipped_while_held(lab, via):
     holder = lab.hold("job")
 
     result = lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
@@ -45,11 +45,11 @@ def test_wait_ends_in_time_with_inherited_sigalrm(lab, how):
     assert lab.run("-w", "100ms", "-n", "job", "true", prefix=("env", how)).returncode == 75
 
 
-def test_waiters_acquire_in_order_of_arrival(lab):
+def test_waiters_acquire_in_order_of_arrival(lab, via):
     """Killed and terminated waiters do not disturb the order of the others."""
     holder = lab.hold("job")
-    waiters = [lab.start_waiter("job", tag=number) for number in range(40)]
-    killed, ended = {3, 4, 17, 39}, {8, 20, 21}
+    waiters = [lab.start_waiter("job", tag=number) for number in range(30)]
+    killed, ended = {3, 4, 17, 29}, {8, 20, 21}
     for number in killed:
         waiters[number].kill()
     for number in ended:
@@ -60,13 +60,13 @@ def test_waiters_acquire_in_order_of_arrival(lab):
     finish(holder)
     statuses = [finish(process)[0] for process in waiters]
 
-    expected = [number for number in range(40) if number not in killed | ended]
+    expected = [number for number in range(30) if number not in killed | ended]
     assert lab.read_log() == list(map(str, expected))
-    assert [number for number in range(40) if statuses[number] == 0] == expected
+    assert [number for number in range(30) if statuses[number] == 0] == expected
     assert lab.list() == []
 
 
-def test_nested_use_of_own_name_is_refused_behind_waiter(lab):
+def test_nested_use_of_own_name_is_refused_behind_waiter(lab, via):
     script = f"echo ready; read line; {lab.script} $0 -n job true; echo $?; read line; exit 0"
     holder = lab.start("-n", "job", "--", "sh", "-c", script, "-wforever")
     read_line(holder)

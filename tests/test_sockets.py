@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, kill, read_line, until
+from conftest import NOBODY, PATIENCE, finish, read_line, until
 
 from solo.contention.addresses import PREFIX
 
@@ -16,16 +16,6 @@ from solo.contention.addresses import PREFIX
 @pytest.fixture(autouse=True)
 def sockets(lab):
     lab.use_sockets()
-
-
-def test_skipped_contender_prints_the_holder(lab):
-    holder = lab.hold("job")
-
-    result = lab.run("-n", "job", "true")
-
-    assert result.returncode == 75
-    line = rf"solo: job: busy: held for \d+s by pid {holder.pid} \(sh -c echo \$\$; read line; exit 0\)\n"
-    assert re.fullmatch(line, result.stderr.decode())
 
 
 def test_run_without_a_name_returns_status_of_command(lab):
@@ -67,17 +57,6 @@ def test_list_shows_all_fields_of_a_record(lab):
     seen = row["name"], row["launcher"], row["child"], row["mode"], row["slot"]
     assert seen == ("a/b", holder.pid, holder.child, "slots", 0)
     assert row["command"] == ["sh", "-c", "echo $$; read line; exit 0"] and row["via"] == "socket"
-
-
-def test_waiters_acquire_in_order(lab):
-    holder = lab.hold("job")
-    waiters = [lab.start_waiter("job", tag=number) for number in range(12)]
-    kill(waiters[3])
-
-    finish(holder)
-
-    assert [process.wait(PATIENCE) for at, process in enumerate(waiters) if at != 3] == [0] * 11
-    assert lab.read_log() == [str(number) for number in range(12) if number != 3]
 
 
 def kill_launcher_of_large_command(lab):
@@ -210,12 +189,6 @@ def test_full_backlog_still_counts_as_held(lab):
     until(lambda: lab.count_waiting("job") == 1)
     finish(holder)
     assert waiter.wait(PATIENCE) == 0
-
-
-def test_waiting_for_an_ancestor_is_refused(lab):
-    result = lab.run("-n", "job", lab.script, "-w", "forever", "-n", "job", "true")
-
-    assert result.returncode == 125 and b"an ancestor of this process" in result.stderr
 
 
 def test_command_inherits_no_socket(lab):
