@@ -7,9 +7,7 @@ import signal
 import sys
 
 import pytest
-from conftest import count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
-
-from solo.record import RESERVED, format_closing
+from conftest import count_injected, count_switches, finish, inject, kill, read_line, read_state, set_alarm, until
 
 
 def test_contender_is_skipped_while_held(lab, via):
@@ -89,8 +87,7 @@ def test_invalid_name_is_refused_before_any_wait(lab):
 def test_orphan_is_named_and_waited_for(lab):
     holder = lab.hold("job")
     waiter = lab.start_waiter("job", tag="waiter")
-    holder.kill()
-    holder.wait()
+    kill(holder)
 
     busy = lab.run("-n", "job", "true")
 
@@ -135,8 +132,7 @@ def test_orphan_holds_after_its_main_thread_ended(lab):
     read_line(holder)
     child = lab.list()[0]["child"]
     until(lambda: read_state(child) == "Z")
-    holder.kill()
-    holder.wait()
+    kill(holder)
 
     assert lab.run("-n", "job", "true").returncode == 75
     holder.stdin.close()
@@ -224,14 +220,3 @@ def test_waiter_refuses_to_run_in_a_directory_that_was_replaced(lab):
     assert (status, lab.read_log(), finish(newcomer)[0]) == (125, [], 0)
     reason = "it was replaced or unmounted during the wait (start again)"
     assert stderr == f"solo: job: cannot use {lab.directory}/job: {reason}\n"
-
-
-@pytest.mark.host  # elsewhere a holder removes the ticket of a command that has ended
-def test_recycled_pid_is_no_orphan(lab):
-    holder = lab.hold("job")
-    kill_both(holder)
-    ticket = lab.find_hold("job")
-    recycled = (os.getpid(), 1)  # this process, another start time
-    ticket.write_bytes(ticket.read_bytes()[:-RESERVED] + format_closing(recycled))
-
-    assert lab.run("-n", "job", "true").returncode == 0
