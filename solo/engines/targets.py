@@ -5,6 +5,7 @@ Exception: the keys of AWS, which its own tools take from the environment.
 """
 
 import posix
+import sys
 
 from solo.engines.fields import NamedTuple
 from solo.engines.network import Target, describe, split_host, unquote
@@ -204,15 +205,12 @@ def has_secret(target: Target) -> bool:
     return target.password is not None or any(map(is_secret, target.settings))
 
 
-def load_toml(data: str) -> "dict[str, Any]":
-    import sys
-
+def load_toml(data: str) -> "Any":
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
-    loaded: dict[str, Any] = tomllib.loads(data)
-    return loaded
+    return tomllib.loads(data)
 
 
 def make_target(path: str, name: str, table: "Any") -> Target:

@@ -72,12 +72,6 @@ def get_message(connection: int) -> str:
     return message.decode(errors="replace")
 
 
-def check(connection: int, truth: object) -> None:
-    """Raise the last LibpqError of a connection unless a call returned the truth."""
-    if not truth:
-        raise LibpqError(get_message(connection))
-
-
 def read_value(address: int, row: int, column: int) -> "bytes | None":
     value: bytes = pq.PQgetvalue(address, row, column)
     return value if value or not pq.PQgetisnull(address, row, column) else None

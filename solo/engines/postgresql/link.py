@@ -7,7 +7,7 @@ from time import monotonic, time
 
 from solo.engines.network import find_addresses, look_up_again, unquote
 from solo.engines.postgresql import libpq
-from solo.engines.postgresql.libpq import LibpqError, check, get_message, make_conninfo, pq
+from solo.engines.postgresql.libpq import LibpqError, get_message, make_conninfo, pq
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.process.library import Bytes
 
@@ -99,7 +99,7 @@ class Link:
         self.is_pooled = pq.PQbackendPID(connection) != int(pid)
 
     def connect(self, connection: int, deadline: float):
-        """Wait until the connection is made. Raises Unreachable, SoloError, LibpqError."""
+        """Wait until the connection is made. Raises Unreachable, SoloError."""
         state = libpq.WRITING
         while state != libpq.OK:
             if state == libpq.FAILED or pq.PQstatus(connection) == libpq.BAD:
@@ -109,10 +109,10 @@ class Link:
                 if pq.PQconnectionNeedsPassword(connection) or is_refusal(text):
                     raise SoloError(f"{self.where}: {text}")
                 raise Unreachable(f"cannot reach {self.where}: {text}")
-            if not wait_socket(connection, POLLIN if state == libpq.READING else POLLOUT, deadline):
+            if not self.wait_socket(connection, POLLIN if state == libpq.READING else POLLOUT, deadline):
                 raise Unreachable(f"cannot reach {self.where}: no answer")
             state = pq.PQconnectPoll(connection)
-        check(connection, pq.PQsetnonblocking(connection, 1) == 0)
+        self.verify(connection, pq.PQsetnonblocking(connection, 1) == 0)
 
     def resolve(self, host: str, port: int, deadline: float) -> dict:
         """Return libpq's settings for a host, with addresses, as libpq's own look-up has no timeout. Raises OSError."""
@@ -147,38 +147,32 @@ class Link:
         self.check()
         texts = (Bytes * len(values))(*map(encode, values))
         sent = (query.encode(), len(values), None, texts, None, None, 0)
-        try:
-            check(self.connection, pq.PQsendQueryParams(self.connection, *sent))
-        except LibpqError as error:
-            raise self.lose(str(error)) from None
+        self.verify(self.connection, pq.PQsendQueryParams(self.connection, *sent))
         self.is_busy = True
 
     def fetch(self, deadline: float):
         """Return the rows that answer the query sent, or None at the deadline. Raises Unreachable, SoloError."""
         connection = self.connection
-        try:
-            while left := pq.PQflush(connection):
-                check(connection, left > 0)
-                if not wait_socket(connection, POLLIN | POLLOUT, deadline):
+        while left := pq.PQflush(connection):
+            self.verify(connection, left > 0)
+            if not self.wait_socket(connection, POLLIN | POLLOUT, deadline):
+                return None
+            self.verify(connection, pq.PQconsumeInput(connection))
+        rows, problem = [], None
+        while True:
+            while pq.PQisBusy(connection):
+                if not self.wait_socket(connection, POLLIN, deadline):
                     return None
-                check(connection, pq.PQconsumeInput(connection))
-            rows, problem = [], None
-            while True:
-                while pq.PQisBusy(connection):
-                    if not wait_socket(connection, POLLIN, deadline):
-                        return None
-                    self.hear()
-                address = pq.PQgetResult(connection)
-                if not address:
-                    break
-                result = libpq.Result(address)
-                if result.is_ok:
-                    rows = [list(map(decode, row)) for row in result.rows]
-                else:
-                    problem = result
-            self.hear()
-        except LibpqError as error:
-            raise self.lose(str(error)) from None
+                self.hear()
+            address = pq.PQgetResult(connection)
+            if not address:
+                break
+            result = libpq.Result(address)
+            if result.is_ok:
+                rows = [list(map(decode, row)) for row in result.rows]
+            else:
+                problem = result
+        self.hear()
         self.is_busy = False
         if problem is not None:
             raise self.describe_problem(problem)
@@ -190,8 +184,8 @@ class Link:
             raise Unreachable(f"cannot reach {self.where}: the session has ended")
 
     def hear(self):
-        """Read the socket and collect notifications."""
-        check(self.connection, pq.PQconsumeInput(self.connection))
+        """Read the socket and collect notifications. Raises Unreachable."""
+        self.verify(self.connection, pq.PQconsumeInput(self.connection))
         while address := pq.PQnotifies(self.connection):
             self.heard.append(decode(libpq.NOTIFICATION.from_address(address)[2]))
             pq.PQfreemem(address)
@@ -199,11 +193,8 @@ class Link:
     def wait_heard(self, deadline: float):
         """Wait for a notification until the deadline. Raises Unreachable."""
         self.check()
-        try:
-            if not self.heard and wait_socket(self.connection, POLLIN, deadline):
-                self.hear()
-        except LibpqError as error:
-            raise self.lose(str(error)) from None
+        if not self.heard and self.wait_socket(self.connection, POLLIN, deadline):
+            self.hear()
 
     def describe_problem(self, result) -> SoloError:
         text = decode(result.message) or "no reason given"
@@ -217,14 +208,18 @@ class Link:
         self.close()
         return Unreachable(f"cannot reach {self.where}: {join_lines(text)}")
 
+    def verify(self, connection: int, truth: object):
+        """Raise Unreachable with the last message of a connection unless a call returned the truth."""
+        if not truth:
+            raise self.lose(get_message(connection))
 
-def wait_socket(connection, events: int, deadline: float) -> bool:
-    """Wait for one of the events at a connection's socket. Return False at the deadline. Raises LibpqError."""
-    poller, fd = poll(), pq.PQsocket(connection)
-    if fd < 0:
-        raise LibpqError("the connection is closed")
-    poller.register(fd, events)
-    return bool(poller.poll(max(0.0, min(deadline - monotonic(), LONGEST_POLL)) * 1000))
+    def wait_socket(self, connection: int, events: int, deadline: float) -> bool:
+        """Wait for one of the events at a connection's socket. Return False at the deadline. Raises Unreachable."""
+        poller, fd = poll(), pq.PQsocket(connection)
+        if fd < 0:
+            raise self.lose("the connection is closed")
+        poller.register(fd, events)
+        return bool(poller.poll(max(0.0, min(deadline - monotonic(), LONGEST_POLL)) * 1000))
 
 
 def read_failure(text: str) -> str:

@@ -75,17 +75,16 @@ class Session:
             try:
                 # With several hosts, a silent one must leave time for the next.
                 return self.dial(deadline if len(self.hosts) == 1 else monotonic() + left / 2)
-            except BROKEN as error:
+            except BaseException as error:
                 problem = self.drop(error)
                 distrust = self.tls and find_distrust(self.target, error) or distrust
-            except BaseException:
-                self.hang_up()
-                raise
         raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
 
     def drop(self, error) -> str:
-        """Close the connection; the next one is to another host. Return the text of `error`."""
+        """Close the connection. Return the text of `error` if it is one of BROKEN, else raise it. The next host is another one."""
         self.hang_up()
+        if not isinstance(error, BROKEN):
+            raise error
         self.at = (self.at + 1) % len(self.hosts)
         return describe(error)
 
@@ -149,11 +148,8 @@ class Session:
                 self.connect(deadline)
             try:
                 return self.ask_once(requests, deadline)
-            except BROKEN as error:
+            except BaseException as error:
                 problem = self.drop(error)
-            except BaseException:
-                self.hang_up()
-                raise
             if is_last or monotonic() >= deadline:
                 break
         raise Unreachable(f"cannot reach {self.where}: {problem}")
@@ -190,11 +186,8 @@ class Session:
                 self.read_answer(EVENT, deadline)
         except TIMEOUTS:
             return False
-        except BROKEN as error:
+        except BaseException as error:
             raise Unreachable(f"cannot reach {self.where}: {self.drop(error)}") from None
-        except BaseException:
-            self.hang_up()
-            raise
         return True
 
     def close(self):
