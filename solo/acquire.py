@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
-    from solo.contention.protocols import Block, Describe, Ticket, Watch
+    from solo.contention.protocols import Block, Describe, Policy, Ticket, Watch
     from solo.contention.protocols import Queue as AnyQueue
     from solo.identity import Origin, Process
     from solo.plan import Plan
@@ -60,14 +60,15 @@ def acquire_names(
     named: dict[str, Ticket] = {}
     name, base = wanted.names[0], None
 
-    def make(name: str) -> "AnyQueue":
-        return (make_queue or open_queue)(base, name, wanted.origin)
+    def make(record: "Record", policy: "Policy | None") -> Attempt:
+        queue = (make_queue or open_queue)(base, name, wanted.origin)
+        return Attempt(queue, record, plan.deadline, watch, policy, starter)
 
     try:
         base = None if plan.is_socket else make_base(plan.dir, plan.verbose)
         for name, claim in order_claims(wanted):
             settle_all(holds)
-            named[name] = acquire_name(name, wanted.claiming(claim), plan, make, watch, starter)
+            named[name] = acquire_name(wanted.claiming(claim), plan, make)
             holds.append(named[name])
         return named
     except BaseException as error:
@@ -95,15 +96,8 @@ def order_claims(wanted: "Record") -> "list[tuple[str, Claim]]":
     return plan_claims(wanted.names, wanted.claim)
 
 
-def acquire_name(
-    name: str,
-    record: "Record",
-    plan: "Plan",
-    make: "Callable[[str], AnyQueue]",
-    watch: "Watch",
-    starter: "Starter | None",
-) -> "Ticket":
-    """Acquire one name, whose queue `make` returns. If `solo clean` removes its directory meanwhile, make it again."""
+def acquire_name(record: "Record", plan: "Plan", make: "Callable[[Record, Policy | None], Attempt]") -> "Ticket":
+    """Acquire one name by the Attempt that `make` returns. If `solo clean` removes its directory, make another one."""
     policy, left = None, ATTEMPTS
     if plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None:
         from solo.contention.policies import make_policy
@@ -111,15 +105,15 @@ def acquire_name(
         policy = make_policy(plan)
     while True:
         left -= 1
-        queue = None
+        attempt = None
         try:
-            queue = make(name)
-            hold = Attempt(queue, record, plan.deadline, watch, policy, starter).acquire()
-            queue.gate.close()
+            attempt = make(record, policy)
+            hold = attempt.acquire()
+            attempt.queue.gate.close()
             return hold
         except BaseException as error:
-            if queue is not None:
-                queue.leave()
+            if attempt is not None:
+                attempt.queue.leave()
             if not (left and isinstance(error, Vanished)):
                 raise
 
