@@ -4,8 +4,6 @@ With --tree the launcher is the subreaper of the command: an orphaned descendant
 and group. The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
 """
 
-from __future__ import annotations
-
 import posix
 from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGTERM, getsignal
 from time import monotonic, sleep
@@ -40,7 +38,7 @@ class Termination:
     or a lease can end the command. `call` is called at `call_at`, and returns when to call it again, or FOREVER.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: "Plan") -> None:
         if plan.timeout is not None and not plan.timeout > 0:
             raise UsageError("--timeout must be more than 0")
         self.name = plan.names[0]
@@ -74,7 +72,7 @@ class Termination:
         if self.lease is not None:
             self.lease.begin(pid)
 
-    def find_left(self) -> float | None:
+    def find_left(self) -> "float | None":
         """Return the seconds until the next step is due, or None."""
         left = min(self.deadline, self.call_at) - monotonic()
         if self.is_lost() or self.is_asked():
@@ -83,7 +81,7 @@ class Termination:
             left = min(left, self.lease.find_left())
         return None if left == FOREVER else min(LONGEST_WAIT, max(0.0, left))
 
-    def advance(self, child: Child) -> None:
+    def advance(self, child: "Child") -> None:
         """Take the next step if it is due: SIGTERM, then SIGKILL."""
         if self.call is not None and monotonic() >= self.call_at:
             self.call_at = FOREVER  # if it fails
@@ -109,7 +107,7 @@ class Termination:
         """Return whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
-    def give_up(self, lease: Lease, loss: str, child: Child) -> None:
+    def give_up(self, lease: "Lease", loss: str, child: "Child") -> None:
         """End the command and all descendants before another contender can get the lease; at once if it is lost."""
         self.loss, self.is_tree = loss, True
         due = monotonic() + lease.find_life()
@@ -127,14 +125,14 @@ class Termination:
         """Return whether a contender at the engine asked the command to end, and no step was taken yet."""
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
-    def ask(self, child: Child, signal: int = SIGTERM) -> None:
+    def ask(self, child: "Child", signal: int = SIGTERM) -> None:
         """Send the signal, and SIGCONT to a stopped command; SIGKILL is due after the grace."""
         self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
         self.send_to_command(signal, child)
         self.send(signal, child)
 
-    def kill(self, child: Child) -> None:
+    def kill(self, child: "Child") -> None:
         self.stage = SIGKILL
         self.send_to_command(SIGKILL, child)
         self.send(SIGKILL, child)
@@ -142,7 +140,7 @@ class Termination:
         self.deadline = monotonic() + FIRST_LOOK * 2**self.looks if self.is_tree and self.looks < LOOKS else FOREVER
         self.looks += 1
 
-    def hear(self, info: Any, was_forwarded: bool, child: Child) -> None:
+    def hear(self, info: "Any", was_forwarded: bool, child: "Child") -> None:
         """Pass a signal that orders the end on to the whole tree, also after the command has ended."""
         if self.lease is not None and info.si_signo in ENDING:
             self.lease.ordered = info.si_signo
@@ -158,7 +156,7 @@ class Termination:
         if self.is_ordered and child.status is not None and self.stage is None:
             self.ask(child)
 
-    def is_order(self, info: Any, child: Child) -> bool:
+    def is_order(self, info: "Any", child: "Child") -> bool:
         """Return whether the signal orders the end. SIGHUP from a process often means "reload"; Ctrl-C is for the command."""
         signal = info.si_signo
         if signal not in ENDING or getsignal(signal) == SIG_IGN:
@@ -167,7 +165,7 @@ class Termination:
             return signal == SIGHUP or child.status is not None
         return signal != SIGHUP and not descends_from(info.si_pid, posix.getpid())
 
-    def send_to_command(self, signal: int, child: Child) -> None:
+    def send_to_command(self, signal: int, child: "Child") -> None:
         """Signal the command. Report once that it cannot be ended, as one that runs as another user."""
         if child.status is not None:
             return
@@ -180,7 +178,7 @@ class Termination:
                 self.is_refused = True
                 say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
 
-    def send(self, signal: int, child: Child) -> None:
+    def send(self, signal: int, child: "Child") -> None:
         """Signal all of the tree but the command, by SIGTERM only once: to some programs a second one means "at once"."""
         if not self.is_tree:
             return

@@ -4,8 +4,6 @@ A watcher, forked when all is released and logged, runs it with a time limit and
 launcher only waits for the watcher if it would die with the launcher.
 """
 
-from __future__ import annotations
-
 import _signal
 import posix
 from _signal import SIG_SETMASK, SIGCHLD, pthread_sigmask
@@ -31,7 +29,7 @@ LIMIT = 30.0  # seconds
 class Notifier(Listener):
     """The listener of --notify. None of its methods raises."""
 
-    def __init__(self, typed: dict[str, Any]) -> None:
+    def __init__(self, typed: "dict[str, Any]") -> None:
         super().__init__(typed)
         try:
             self.directory = posix.getcwdb()  # the launcher leaves it while the command runs
@@ -43,7 +41,7 @@ class Notifier(Listener):
         if not isinstance(error, RanAlready) and (error.is_loud or not is_silent):
             self.start(lambda: make_refusal(error, self.names))
 
-    def started(self, run: Run) -> None:
+    def started(self, run: "Run") -> None:
         begin = monotonic()
         termination: Any = run.termination
 
@@ -59,11 +57,11 @@ class Notifier(Listener):
         if termination is not None:
             termination.call, termination.call_at = report_overdue, begin + usual.LEAST_OVERDUE
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: "Run") -> None:
         if run.code or run.outcome is not None:
             self.start(lambda: make_end(run))
 
-    def start(self, make: Callable[[], Event], strangers: set[tuple[int, int]] | None = None) -> None:
+    def start(self, make: "Callable[[], Event]", strangers: "set[tuple[int, int]] | None" = None) -> None:
         """Start the watcher, one of the `strangers` that --tree spares. Wait for it only if it would end with this process."""
         # The watcher is to outlive a SIGTERM to the whole unit.
         mask = pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
@@ -85,7 +83,7 @@ class Notifier(Listener):
         finally:
             pthread_sigmask(SIG_SETMASK, mask)
 
-    def watch(self, make: Callable[[], Event]) -> None:
+    def watch(self, make: "Callable[[], Event]") -> None:
         """Be the watcher: run the command to its end, and report its failure. Does not return."""
         try:
             detach()
@@ -129,7 +127,7 @@ class Notifier(Listener):
                 listener.unnotified(f"--notify {reason}")
 
 
-def is_first_of_unit(run: Any) -> bool:
+def is_first_of_unit(run: "Any") -> bool:
     """Return whether all other processes are killed when this one ends: process 1, its child, or the first of a unit."""
     if posix.getpid() == 1 or run is not None and run.is_below_init:
         return True
@@ -139,7 +137,7 @@ def is_first_of_unit(run: Any) -> bool:
     return main == b"%d" % posix.getpid()
 
 
-def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> int | None:
+def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> "int | None":
     """Wait for a child, with SIGCHLD and `orders` blocked. Return its status; None after `seconds` or at an order."""
     deadline = monotonic() + seconds
     while True:

@@ -4,8 +4,6 @@ Any user who can write in a shared directory can publish a ticket that names any
 owner of its file could have signalled that process, by the rules of kill(2). Root and our own user are always believed.
 """
 
-from __future__ import annotations
-
 import posix
 
 from solo.identity import FIRST_PID_NAMESPACE, Origin, Process, find_pid, is_alive, read_stat, read_status
@@ -19,12 +17,12 @@ if TYPE_CHECKING:
 HOST_LENGTH = 64  # characters: the kernel's limit
 
 
-def is_trusted(ticket: Ticket) -> bool:
+def is_trusted(ticket: "Ticket") -> bool:
     """Return whether the owner of the ticket is root or this user."""
     return ticket.owner_uid in (0, posix.geteuid())
 
 
-def vouches(ticket: Ticket, process: Process) -> bool:
+def vouches(ticket: "Ticket", process: Process) -> bool:
     """Return whether the owner of the ticket may be believed about the process (pid, start) of its record, if we see it."""
     if is_trusted(ticket):
         return True
@@ -36,13 +34,13 @@ def vouches(ticket: Ticket, process: Process) -> bool:
         return False
 
 
-def find_origins(ticket: Ticket) -> tuple[Origin, Origin]:
+def find_origins(ticket: "Ticket") -> tuple[Origin, Origin]:
     """Return the origin of the record of `ticket`, which was read, and our own."""
     assert ticket.record is not None
     return ticket.record.origin, ticket.queue.origin
 
 
-def is_orphaned(ticket: Ticket) -> bool:
+def is_orphaned(ticket: "Ticket") -> bool:
     """Return whether the ticket is of a command whose launcher was killed, unless a holder keeps it where we cannot look."""
     record = ticket.read_record()
     if record is None or record.child is None or record.is_kept:
@@ -52,7 +50,7 @@ def is_orphaned(ticket: Ticket) -> bool:
     return ticket.state is ORPHANED or is_outside and is_alive(*record.launcher, theirs, mine) is False
 
 
-def has_launcher(ticket: Ticket) -> bool:
+def has_launcher(ticket: "Ticket") -> bool:
     """Return whether signals for the ticket go to its launcher: it was not killed, and no process without one keeps the ticket."""
     record = ticket.read_record()
     return ticket.state is LIVE and not (record and record.is_kept) and not is_orphaned(ticket)
@@ -64,6 +62,6 @@ def describe_pid(process: Process, theirs: Origin, mine: Origin) -> str:
     return str(find_pid(process, theirs, mine) or f"{process[0]} {place}")
 
 
-def may_signal(uid: int | None, pid: int) -> bool:
+def may_signal(uid: "int | None", pid: int) -> bool:
     """Return whether the real or the saved user of the process is `uid`. Raises OSError."""
     return str(uid).encode() in read_status(pid, b"Uid:")[::2]

@@ -1,7 +1,5 @@
 """Other processes: their descendants, and signals to the processes of a record or a tree."""
 
-from __future__ import annotations
-
 import posix
 
 from solo.errors import SoloError
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Ticket  # protocols name the types of all
 
 
-def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], None] | None = None) -> None:
+def end(ticket: "Ticket", process: Process, signal: int, announce: "Callable[[], None] | None" = None) -> None:
     """Send `signal` to (pid, start) of the record of `ticket`, and SIGCONT if it is stopped. Do nothing if it is gone.
 
     Call `announce` just before, if the signal is permitted. Raises SoloError as open_recipient does, or if it is not.
@@ -36,7 +34,7 @@ def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], No
         raise SoloError(f"cannot end pid {find_pid(process, *find_origins(ticket))}: {error.strerror}") from None
 
 
-def open_recipient(ticket: Ticket, process: Process) -> Recipient:
+def open_recipient(ticket: "Ticket", process: Process) -> Recipient:
     """Return the Recipient of (pid, start) of the record of `ticket`: of every signal to a process of a record.
 
     Raises ProcessLookupError if it is gone, SoloError if it is hidden or the ticket's owner could not have signalled it.
@@ -61,7 +59,7 @@ def send(process: Process, signal: int) -> None:
         pass
 
 
-def find_roots(ticket: Ticket) -> list[int]:
+def find_roots(ticket: "Ticket") -> list[int]:
     """Return our pids of the processes under a hold: the command and its tree, or the program that holds it."""
     record = ticket.read_record()
     if record is None:
@@ -71,7 +69,7 @@ def find_roots(ticket: Ticket) -> list[int]:
     return find_here(ticket, record.child or record.launcher)
 
 
-def find_here(ticket: Ticket, process: Process) -> list[int]:
+def find_here(ticket: "Ticket", process: Process) -> list[int]:
     """Return [our pid of (pid, start)] in the record of `ticket`; [] if it is gone or the record is not believed."""
     theirs, mine = find_origins(ticket)
     pid = find_pid(process, theirs, mine)
@@ -83,7 +81,7 @@ def find_children(pid: int) -> list[Process]:
     return [(stat.pid, stat.start) for stat in read_all() if stat.parent == pid]
 
 
-def find_descendants(pid: int, besides: Container[Process] = ()) -> list[Process]:
+def find_descendants(pid: int, besides: "Container[Process]" = ()) -> list[Process]:
     """Return [(pid, start)] of the living descendants of `pid`, without `besides` and their descendants."""
     children: dict[int, list[Stat]] = {}
     for stat in read_all():
@@ -97,7 +95,7 @@ def find_descendants(pid: int, besides: Container[Process] = ()) -> list[Process
     return found
 
 
-def read_all() -> Iterator[Stat]:
+def read_all() -> "Iterator[Stat]":
     """Yield the Stat of every living process. They are read one by one: not a snapshot."""
     for entry in filter(str.isdigit, posix.listdir("/proc")):
         try:
