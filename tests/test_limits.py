@@ -214,6 +214,22 @@ def test_tree_beside_earlier_child_outlives_a_chain_of_forks(lab):
     os.kill(earlier, signal.SIGKILL)
 
 
+def test_tree_spares_an_earlier_child_that_sends_no_signal_at_its_end(lab):
+    """By default no wait call of the kernel sees such a child of clone(2)."""
+    code = (
+        "import ctypes, os, sys, time\nclone = 56 if os.uname().machine == 'x86_64' else 220\n"
+        "child = ctypes.CDLL(None).syscall(clone, 0, 0, 0, 0, 0)\nif not child:\n time.sleep(99)\n os._exit(0)\n"
+        "print(child, flush=True)\nos.execv(sys.argv[1], sys.argv[1:])"
+    )
+    words = "--tree", "-t", "200ms", "-k", "100ms", "-n", "job", "--", "sleep", "99"
+    process = lab.start_words(sys.executable, "-IS", "-c", code, lab.script, *words)
+    earlier = int(read_line(process))
+
+    assert process.wait(PATIENCE) == 124
+    assert read_state(earlier) == "S"
+    os.kill(earlier, signal.SIGKILL)
+
+
 @pytest.mark.tool("strace")
 def test_tree_holds_while_proc_cannot_be_listed(lab):
     blind = "strace -D -qq -o $LAB/trace -P /proc -e trace=openat -e inject=openat:error=ENFILE:when=2..4"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from solo.start import Child
 
 LONGEST_WAIT = 1e6  # seconds
+WALL = 0x40000000  # of wait4(2): children of clone(2) that send no signal at their end, too
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
 FIRST_LOOK = 0.1  # seconds
 TICK = 0.01  # seconds; the unit of start times
@@ -60,7 +61,7 @@ class Termination:
         if plan.tree or plan.is_remote:
             become_subreaper()
             try:
-                look_for_end()  # reading all of /proc takes longer
+                posix.waitpid(-1, posix.WNOHANG | WALL)  # reading all of /proc takes longer
                 self.strangers = set(find_children(posix.getpid()))
                 sleep(TICK)  # the command starts in a later tick: other processes know strangers by that
             except ChildProcessError:
