@@ -89,8 +89,8 @@ def test_waiter_sleeps_while_unexecuted_child_keeps_slot(lab):
     """A launcher was killed just before its child's exec: until then the child has the descriptor, and with it the lock."""
     lab.hold("job", "--slots", "2")
     tool = write_program(lab.path / "tool", "#!/bin/sh\nexit 0\n")
-    slow = f"strace -f -qq -o /dev/null -P {tool} -e trace=execve -e inject=execve:delay_enter=4000000".split()
-    lab.start("--slots", "2", "-n", "job", tool, prefix=slow)
+    slow = f"strace -f -qq -o /dev/null -P {tool} -e trace=execve -e inject=execve:delay_enter=99000000".split()
+    tracer = lab.start("--slots", "2", "-n", "job", tool, prefix=slow)
     until(lambda: len(lab.list()) == 2 and all(row["child"] for row in lab.list()))
     os.kill(lab.list()[1]["launcher"], signal.SIGKILL)
     waiter = lab.start_waiter("job", "--slots", "2", tag="waiter")
@@ -99,6 +99,7 @@ def test_waiter_sleeps_while_unexecuted_child_keeps_slot(lab):
     subprocess.run(["sleep", "1"])  # the claim is about a span of time
 
     assert count_switches(waiter.pid) - before[0] < 40 and read_ticks(waiter.pid) - before[1] < 20
+    tracer.kill()  # the child goes on
     assert waiter.wait(PATIENCE) == 0
 
 
