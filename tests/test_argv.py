@@ -35,7 +35,7 @@ def test_subcommand_is_a_bare_word_after_the_options():
     "words, text",
     [
         (["--wiat", "5"], "--wiat: no such option (did you mean --wait?)"),
-        (["-z"], "-z: no such option"),
+        (["-z"], "-z: no such option (--help lists the options)"),
         (["-n"], "-n needs a value"),
         (["--quiet=1"], "--quiet takes no value"),
         (["-n", ""], "-n needs a value"),

@@ -68,7 +68,8 @@ def keep(before: "dict[str, Any]", name: str, words: "list[str]") -> int:
     flags = [f"--{one.flag}" for one in timed] + [f"-{one.short}" for one in timed if one.short]
     check_units(words, flags, before.get(DIR.key))
     if not names:
-        raise UsageError(f"{name}: no name given (solo list shows them)")
+        remedy = "in a script: solo hold --pid $$ NAME" if name == "hold" else "solo list shows them"
+        raise UsageError(f"{name}: no name given ({remedy})")
     if any(part.key in before for part in PARTS):
         from solo.text.hints import report_earlier_spellings
 

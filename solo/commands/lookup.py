@@ -90,7 +90,13 @@ def check_known(name: str, options: dict[str, Any], verb: str) -> None:
     from difflib import get_close_matches
 
     near = get_close_matches(name, islice(list_known(options.get("dir")), MOST_NAMES), 1)
-    remedy = f" (did you mean {near[0]}?)" if near else "" if options.get("dir") else " (another user has other names)"
+    remedy = ""
+    if near:
+        remedy = f" (did you mean {near[0]}?)"
+    elif not options.get("dir"):
+        remedy = " (another user has other names)"
+    elif verb in ("wait for", "stop"):
+        remedy = " (--allow-unknown treats it as free)"
     raise SoloError(f"{name}: cannot {verb} it: not among the {describe_place(options)}{remedy}")
 
 

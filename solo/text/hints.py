@@ -84,7 +84,7 @@ def explain_lock_file(word: str, following: str) -> str:
 
 
 def explain_option(flag: str, known: Collection[str]) -> str:
-    """Return ` (HINT)` about the probable meaning of an option that is not `known`; "" if there is none."""
+    """Return ` (HINT)` about the probable meaning of an option that is not `known`, or where the known ones are."""
     if "--for" in known:
         long = next((f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag)
         for reason, options in HOLD_REASONS.items():
@@ -94,7 +94,9 @@ def explain_option(flag: str, known: Collection[str]) -> str:
         return " (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)"
     if flag in OTHER_OPTIONS:
         return f" (did you mean {OTHER_OPTIONS[flag]}?)"
-    return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, known)
+    if flag in FLOCK_OPTIONS:
+        return f" (of flock(1): {FLOCK_OPTIONS[flag]})"
+    return suggest(flag, known) or " (--help lists the options)"
 
 
 def report_earlier_spellings(words: list[str]) -> None:
