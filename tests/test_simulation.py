@@ -13,7 +13,7 @@ from simulation import leases, mutants, programs
 RUNS = 60  # of each scene
 # Scenes that are searched completely.
 COMPLETE = [
-    ["locks", "locks-skip", "two-plain"],
+    ["locks", "locks-skip", "two-plain", "two"],
     pytest.param(["locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
 ]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONHASHSEED": "0"}

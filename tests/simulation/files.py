@@ -4,35 +4,35 @@ import fcntl as real_fcntl
 import os
 import posix as real
 from collections import namedtuple
-from errno import EAGAIN, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPIPE
+from errno import EAGAIN, EBADF, EEXIST, EINVAL, ENOENT, ENOTEMPTY, EPIPE
 
 from simulation import proc
 from simulation.proc import fail
 
 Stat = namedtuple("Stat", "st_mode st_ino st_dev st_nlink st_uid st_gid st_size st_mtime st_ctime st_mtime_ns")
+BOOT = 1_700_000_000.0  # when the simulated machine started, in seconds since the epoch
 REGULAR, FOLDER, FIFO = 0o100000, 0o040000, 0o010000
 LOCK_MODES = real_fcntl.LOCK_SH | real_fcntl.LOCK_EX
 UNLOCKED = real_fcntl.F_UNLCK.to_bytes(2, "little") + bytes(30)  # the struct flock of a file without fcntl(2) locks
 
 
 class Inode:
-    def __init__(self, number, mode, now=0.0):
-        self.number, self.mode, self.data, self.links, self.entries = number, mode, b"", 0, {}
+    def __init__(self, number, mode, now=0.0, links=0):
+        self.number, self.mode, self.data, self.links, self.entries = number, mode, b"", links, {}
         self.changed = now  # its mtime and ctime
-        self.locks, self.owners = {}, {}  # flock(2): OpenFile -> mode; fcntl(2): pid -> True
+        self.locks = {}  # OpenFile -> mode
         self.name = ""  # the last one that it got
         self.ends = {"pipe-read": 0, "pipe-write": 0}  # of a pipe: descriptors
-
-    @property
-    def is_folder(self):
-        return self.mode & FOLDER == FOLDER
+        self.is_folder = mode & FOLDER == FOLDER
 
 
 class OpenFile:
-    """The target of a descriptor: `kind` is file, pipe-read, pipe-write, proc, pidfd, links or null."""
+    """The target of a descriptor: `kind` is file, pipe-read, pipe-write, proc, pidfd, links or null. `owner` opened it."""
 
-    def __init__(self, number, kind, target, flags=0):
-        self.number, self.kind, self.target, self.flags = number, kind, target, flags
+    left_early = False
+
+    def __init__(self, number, kind, target, flags=0, owner=None):
+        self.number, self.kind, self.target, self.flags, self.owner = number, kind, target, flags, owner
         self.is_pipe, self.references, self.offset = kind.startswith("pipe"), 0, 0
 
 
@@ -45,13 +45,12 @@ class Files:
 
     def install(self, process, kind, target, flags=0):
         """Return a new descriptor."""
-        file = OpenFile(self.make_number(process), kind, target, flags)
-        return self.attach(process, self.find_free_fd(process), file, bool(flags & real.O_CLOEXEC))
+        file = OpenFile(self.make_number(process), kind, target, flags, process)
+        return self.attach(process, file, bool(flags & real.O_CLOEXEC))
 
-    def find_free_fd(self, process):
-        return next(fd for fd in range(1 << 16) if fd not in process.descriptors)
-
-    def attach(self, process, fd, file, is_closed_by_exec):
+    def attach(self, process, file, is_closed_by_exec, fd=None):
+        if fd is None:
+            fd = next(fd for fd in range(1 << 16) if fd not in process.descriptors)
         process.descriptors[fd] = file, is_closed_by_exec
         file.references += 1
         if file.is_pipe:
@@ -64,17 +63,17 @@ class Files:
         file.references -= 1
         if file.is_pipe:
             file.target.ends[file.kind] -= 1
-        elif file.kind == "file":
-            file.target.owners.pop(process.pid, None)
-            if not file.references:
-                file.target.locks.pop(file, None)
+        elif file.kind == "file" and not file.references:
+            mode = file.target.locks.pop(file, None)
+            if file.left_early and mode == real_fcntl.LOCK_EX:
+                self.violate(f"pid {process.pid} closes {file.target.name}, locked: is_file_independent is wrong")
 
     def closerange(self, process, low, high):
         for fd in [fd for fd in process.descriptors if low <= fd < high]:
             self.close(process, fd)
 
     def dup(self, process, fd):
-        return self.attach(process, self.find_free_fd(process), self.get(process, fd), True)
+        return self.attach(process, self.get(process, fd), True)
 
     def get_inheritable(self, process, fd):
         self.get(process, fd)
@@ -91,21 +90,16 @@ class Files:
         *above, last = path.strip("/").split("/")
         for part in above:
             folder = self.look_up(folder, part)
-        return folder if folder.is_folder else fail(ENOTDIR), last
+        return folder, last
 
     def look_up(self, folder, part):
-        if not folder.is_folder:
-            fail(ENOTDIR)
+        assert folder.is_folder
         return folder if part in ("", ".") else folder.entries.get(part) or fail(ENOENT)
 
-    def make_inode(self, process, mode):
-        return Inode(self.make_number(process), mode, self.now)
-
-    def enter_name(self, process, folder, name, inode, links=0):
+    def enter_name(self, process, folder, name, inode):
         if not folder.links:
             fail(ENOENT)  # it was removed
         assert name not in self.never_made
-        inode.links += links
         folder.entries[name], inode.name = inode, name
         folder.changed = self.now
         self.published(process, folder, name)
@@ -115,26 +109,19 @@ class Files:
         if path.startswith("/proc/") or path == "/dev/tty":
             return self.install(process, "proc", proc.find_file(self, process, path), flags)
         folder, last = self.find_place(process, path, dir_fd)
-        inode = folder if last in ("", ".") else folder.entries.get(last)
-        if inode is None:
-            if not flags & real.O_CREAT:
-                fail(ENOENT)
-            inode = self.make_inode(process, REGULAR | mode & ~process.umask)
-            self.enter_name(process, folder, last, inode, 1)
+        if flags & real.O_CREAT and last not in folder.entries:
+            self.enter_name(process, folder, last, Inode(self.make_number(process), REGULAR | mode, self.now, 1))
         elif flags & real.O_CREAT and flags & real.O_EXCL:
             fail(EEXIST)
-        elif flags & real.O_DIRECTORY and not inode.is_folder:
-            fail(ENOTDIR)
-        elif inode.is_folder and flags & (real.O_WRONLY | real.O_RDWR):
-            fail(EISDIR)
-        assert not flags & real.O_TRUNC
+        inode = self.look_up(folder, last)
+        assert not flags & real.O_TRUNC and (inode.is_folder or not flags & real.O_DIRECTORY)
         return self.install(process, "file", inode, flags)
 
     def mkdir(self, process, path, mode=0o777, *, dir_fd=None):
         folder, last = self.find_place(process, path, dir_fd)
         if not last or last in folder.entries:
             fail(EEXIST)
-        self.enter_name(process, folder, last, self.make_inode(process, FOLDER | mode & ~process.umask), 2)
+        self.enter_name(process, folder, last, Inode(self.make_number(process), FOLDER | mode, self.now, 2))
 
     def rmdir(self, process, path, *, dir_fd=None):
         folder, last = self.find_place(process, path, dir_fd)
@@ -144,21 +131,16 @@ class Files:
 
     def unlink(self, process, path, *, dir_fd=None):
         folder, last = self.find_place(process, path, dir_fd)
-        if self.look_up(folder, last).is_folder:
-            fail(EISDIR)
+        assert not self.look_up(folder, last).is_folder
         folder.entries.pop(last).links -= 1
         folder.changed = self.now
 
     def rename(self, process, old, new, *, src_dir_fd=None, dst_dir_fd=None):
         source, first = self.find_place(process, old, src_dir_fd)
         target, last = self.find_place(process, new, dst_dir_fd)
-        inode, before = self.look_up(source, first), target.entries.get(last)
-        if before is inode:
-            return
-        if before is not None:
-            before.links -= 1
+        assert last not in target.entries
+        self.enter_name(process, target, last, self.look_up(source, first))
         del source.entries[first]
-        self.enter_name(process, target, last, inode)
 
     # --- what a file has
     def fstat(self, process, fd):
@@ -171,7 +153,7 @@ class Files:
         return self.make_stat(self.look_up(*self.find_place(process, path, dir_fd)))
 
     def make_stat(self, inode):
-        time = self.started + inode.changed
+        time = BOOT + inode.changed
         return Stat(inode.mode, inode.number, 1, inode.links, 0, 0, len(inode.data), time, time, int(time * 1e9))
 
     def access(self, process, path, mode, *, dir_fd=None, effective_ids=False):
@@ -186,9 +168,7 @@ class Files:
     def listdir(self, process, path):
         if path.startswith("/proc/self/fd/"):
             return sorted(self.get(process, int(path.rpartition("/")[2])).target.entries)
-        if path.startswith("/proc"):
-            return proc.list_folder(self, process, path)
-        return sorted(self.look_up(*self.find_place(process, path)).entries)
+        return proc.list_folder(self, process, path)
 
     def readlink(self, process, path):
         path = os.fsdecode(path)
@@ -203,14 +183,11 @@ class Files:
         file = self.get(process, fd)
         if file.kind == "proc":
             return proc.read_file(self, process, file.target)[:size]
-        if file.kind == "pipe-read":
-            pipe = file.target
-            if not is_readable(pipe):
-                fail(EAGAIN)
-            data, pipe.data = pipe.data[:size], pipe.data[size:]
-            return data
-        data = file.target.data[file.offset : file.offset + size]
-        file.offset += len(data)
+        assert file.kind == "pipe-read"
+        pipe = file.target
+        if not is_readable(pipe):
+            fail(EAGAIN)
+        data, pipe.data = pipe.data[:size], pipe.data[size:]
         return data
 
     def write(self, process, fd, data):
@@ -222,8 +199,8 @@ class Files:
                 fail(EPIPE)
             file.target.data += bytes(data)
         else:
-            offset = len(file.target.data) if file.flags & real.O_APPEND else file.offset
-            file.offset = offset + self.pwrite(process, fd, data, offset)
+            assert file.flags & real.O_APPEND
+            self.pwrite(process, fd, data, len(file.target.data))
         return len(data)
 
     def pread(self, process, fd, size, offset):
@@ -236,7 +213,7 @@ class Files:
         return len(data)
 
     def pipe2(self, process, flags):
-        pipe = self.make_inode(process, FIFO | 0o600)
+        pipe = Inode(self.make_number(process), FIFO | 0o600)
         return self.install(process, "pipe-read", pipe, flags), self.install(process, "pipe-write", pipe, flags)
 
     # --- locks
@@ -255,15 +232,6 @@ class Files:
                 fail(EAGAIN)
             locks[file] = mode & LOCK_MODES
 
-    def lockf(self, process, fd, mode):
-        owners = self.get(process, fd).target.owners
-        if mode & real_fcntl.LOCK_UN:
-            owners.pop(process.pid, None)
-        elif set(owners) - {process.pid}:
-            fail(EAGAIN)
-        else:
-            owners[process.pid] = True
-
     def fcntl(self, process, fd, command, request):
         self.get(process, fd)
         return UNLOCKED if command == real_fcntl.F_OFD_GETLK else fail(EINVAL)
@@ -271,9 +239,9 @@ class Files:
     def watch_links(self, process, fd):
         """Return a descriptor that is readable once an open file has lost its name: inotify(7), which solo calls through libc."""
         inode = self.get(process, fd).target
-        watch = self.install(process, "links", inode, real.O_CLOEXEC)
-        self.get(process, watch).offset = inode.links
-        return watch
+        file = OpenFile(self.make_number(process), "links", inode)
+        file.offset = inode.links
+        return self.attach(process, file, True)
 
 
 def is_readable(pipe):

@@ -17,15 +17,15 @@ from errno import EAGAIN, ECHILD, EINTR, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ES
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from simulation import proc
-from simulation.files import FIFO, FOLDER, Files, Inode, OpenFile, is_readable
+from simulation.files import BOOT, FIFO, FOLDER, Files, Inode, OpenFile, is_readable
 from simulation.proc import fail
 from simulation.reduction import is_independent
 
+SIGNALS = {"kill": SIGKILL, "stop": SIGSTOP, "continue": SIGCONT}  # that a schedule sends
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
-IGNORED = {SIGCHLD, SIGCONT, SIGSTOP, _signal.SIGURG, _signal.SIGWINCH}  # by default
+IGNORED = {SIGCHLD, SIGCONT, _signal.SIGURG, _signal.SIGWINCH}  # by default
 IGNORED_BY_PYTHON = {_signal.SIGPIPE: SIG_IGN, _signal.SIGXFSZ: SIG_IGN}
-SENT, KERNEL_SENT, EXITED, KILLED, STOPPED = 0, 128, 1, 2, 5  # si_code
-BOOT = 1_700_000_000.0  # when the simulated machine started, in seconds since the epoch
+SENT, EXITED, KILLED, STOPPED, CONTINUED = 0, 1, 2, 5, 6  # si_code
 
 Info = namedtuple("Info", "si_signo si_code si_pid si_uid si_status")
 
@@ -38,14 +38,9 @@ ERRORS = {  # the calls that each error can come from
     EINTR: "close",
 }
 # Calls that other processes can see or change.
-POINTS = {
-    *"execve waitpid kill pidfd_send_signal sigtimedwait work stop_running _exit".split(),
-    *" ".join(ERRORS.values()).split(),
-}
-# Those that change what other processes can see. A kill just after another call leaves what a kill just before it leaves.
-EFFECTS = (
-    "close flock unlink rename mkdir rmdir pwrite write read utime fork waitpid kill pidfd_send_signal execve".split()
-)
+POINTS = {*"execve waitpid kill pidfd_send_signal sigtimedwait work _exit".split(), *" ".join(ERRORS.values()).split()}
+# Those that change nothing for other processes: a kill just after one leaves what a kill just before it leaves.
+LOOKS = "fstat stat listdir readlink pread poll pidfd_open sigtimedwait work".split()
 
 
 class Ended(GreenletExit):
@@ -64,13 +59,11 @@ class Process:
     def __init__(self, pid, parent, start, program, words):
         self.pid, self.parent, self.start, self.program, self.words = pid, parent, start, program, words
         self.state, self.status, self.is_reaped, self.children, self.made = "R", None, False, 0, 0
-        self.descriptors, self.umask, self.namespace = {}, 0o022, proc.FIRST_PID_NAMESPACE
+        self.descriptors, self.namespace = {}, proc.FIRST_PID_NAMESPACE
         self.handlers, self.mask, self.pending = dict(IGNORED_BY_PYTHON), frozenset(), {}
-        self.alarm = self.wake = self.is_ready = self.error = self.change = self.running = None
-        self.call, self.folder = ("begin",), None
-        self.log, self.repeated, self.history = [], 0, 0
-        self.has_executed = self.is_replaced = self.is_spared = self.has_run = False
-        self.is_unseen = self.left_early = False
+        self.alarm = self.wake = self.is_ready = self.error = self.change = self.running = self.folder = None
+        self.call, self.log, self.repeated, self.history = ("begin",), [], 0, 0
+        self.has_executed = self.is_replaced = self.is_spared = self.has_run = self.is_unseen = self.left_early = False
         self.death_signal, self.has_effect, self.output, self.environment = 0, True, b"", {}
 
     is_alive = property(lambda self: self.state in proc.ALIVE)
@@ -80,7 +73,6 @@ class Process:
 class Kernel(Files):
     """`programs` maps the paths that can be executed to functions. `faults` are those left: kill, stop, error."""
 
-    watches_descriptors = True  # whether the order matters in which a process looks at the descriptors of others
     is_hashing = is_reduced = False
     never_made = ("/run/solo",)  # paths that solo looks for
     tick = 0.0  # seconds that a step takes
@@ -89,13 +81,15 @@ class Kernel(Files):
     def __init__(self, programs, faults=None, reuses_pids=False):
         self.programs, self.faults, self.reuses_pids = programs, dict(faults or {}), reuses_pids
         self.processes, self.hub, self.trace, self.violation = {}, getcurrent(), [], None
-        self.now, self.started, self.forks, self.calls, self.todo = 100.0, BOOT, 0, 0, []
-        self.root = Inode("root", FOLDER | 0o755)
-        self.root.links = 2
+        self.now, self.forks, self.calls, self.todo = 100.0, 0, 0, []
+        self.root = Inode("root", FOLDER | 0o755, links=2)
         self.null = OpenFile("null", "null", Inode("null", FIFO | 0o600))
 
     # What a scene checks: (process, folder, name) got a name; (process, line) executed a program, until when `line` were its words.
     published = executed = lambda *_: None
+
+    def violate(self, text):
+        self.violation = self.violation or text
 
     # --- processes
     def make_number(self, process):
@@ -106,7 +100,7 @@ class Kernel(Files):
     def spawn(self, pid, words, program=None):
         process = self.add(pid, 1, program or self.programs[f"/bin/{words[0]}"], words)
         for fd in range(3):
-            self.attach(process, fd, self.null, False)
+            self.attach(process, self.null, False, fd)
         return process
 
     def add(self, pid, parent, program, words):
@@ -129,7 +123,7 @@ class Kernel(Files):
         except Ended:
             pass
         except BaseException:
-            self.violation = self.violation or f"crash of pid {process.pid}: {traceback.format_exc()}"
+            self.violate(f"crash of pid {process.pid}: {traceback.format_exc()}")
             if process.is_alive:
                 self.end(process, 1 << 8)
 
@@ -140,10 +134,10 @@ class Kernel(Files):
             taken = {pid for pid, other in self.processes.items() if not other.is_reaped}
             pid = next(pid for pid in range(2, 1 << 15) if pid not in taken)
         child = self.add(pid, process.pid, process.program, process.words)
-        child.umask, child.namespace, child.mask = process.umask, process.namespace, process.mask
+        child.namespace, child.mask = process.namespace, process.mask
         child.log = [*process.log, ("fork", 0, None)]
         for fd, (file, is_closed) in process.descriptors.items():
-            self.attach(child, fd, file, is_closed)
+            self.attach(child, file, is_closed, fd)
         return pid
 
     def execve(self, process, path, words, environment):
@@ -172,22 +166,16 @@ class Kernel(Files):
             if child.parent == process.pid and not child.is_reaped:
                 child.parent = 1
                 child.is_reaped = child.state == "Z"
-                if child.death_signal and child.is_alive:
-                    self.send(child, child.death_signal, SENT, process.pid)
+                self.send(child, child.death_signal, SENT, process.pid)
         parent = self.processes.get(process.parent)
-        is_child = parent is not None and parent.is_alive
-        process.is_reaped = not is_child or parent.handlers.get(SIGCHLD) == SIG_IGN
-        if is_child:
-            code, value = (KILLED, status & 0x7F) if status & 0x7F else (EXITED, status >> 8)
-            self.send(parent, SIGCHLD, code, process.pid, value)
+        process.is_reaped = parent is None or not parent.is_alive or parent.handlers.get(SIGCHLD) == SIG_IGN
+        code, value = (KILLED, status & 0x7F) if status & 0x7F else (EXITED, status >> 8)
+        self.send(parent, SIGCHLD, code, process.pid, value)
         if getcurrent() is not process.greenlet:
             self.todo.append(process)  # its greenlet ends after this step
 
     def waitpid(self, process, pid, flags=0):
-        children = self.find_children(process, pid)
-        if not children:
-            fail(ECHILD)
-        for child in children:
+        for child in self.find_children(process, pid) or fail(ECHILD):
             if child.state == "Z":
                 child.is_reaped = True
                 return child.pid, child.status
@@ -201,13 +189,14 @@ class Kernel(Files):
         return [child for child in children if pid in (-1, child.pid)]
 
     def can_waitpid(self, process, pid, flags=0):
-        if flags & real.WNOHANG or not (children := self.find_children(process, pid)):
-            return True
-        return any(child.state == "Z" or flags & real.WUNTRACED and child.change for child in children)
+        children = self.find_children(process, pid)
+        ready = [child for child in children if child.state == "Z" or flags & real.WUNTRACED and child.change]
+        return flags & real.WNOHANG or ready or not children
 
     getpid = lambda self, process: process.pid
     monotonic = lambda self, process: self.now
-    time = lambda self, process: self.started + self.now
+    time = lambda self, process: BOOT + self.now
+    sigpending = lambda self, process: process.mask.intersection(process.pending)
     set_death_signal = lambda self, process, signal: setattr(process, "death_signal", signal)
     work = lambda self, process: None  # a program of a scene stops here once more
 
@@ -215,10 +204,6 @@ class Kernel(Files):
         parent = self.processes.get(process.parent)
         is_seen = parent is None or process.namespace in (proc.FIRST_PID_NAMESPACE, parent.namespace)
         return process.parent if is_seen else 0
-
-    def set_umask(self, process, mask):
-        before, process.umask = process.umask, mask
-        return before
 
     # --- signals
     def kill(self, process, pid, signal):
@@ -233,30 +218,19 @@ class Kernel(Files):
 
     def send(self, process, signal, code, sender, value=0):
         """Send a signal: what it does at once, or what waits until the process unblocks it or runs."""
-        if not process.is_alive or not signal:
+        if process is None or not process.is_alive or not signal:
             return
         if signal == SIGKILL:
             return self.end(process, signal)
-        if signal == SIGSTOP and process.state == "R":
-            self.change_state(process, "T", signal << 8 | 0x7F, STOPPED, signal)
-        elif signal == SIGCONT and process.state == "T":
-            self.change_state(process, "R", 0xFFFF, STOPPED + 1, signal)
+        if (signal, process.state) in ((SIGSTOP, "R"), (SIGCONT, "T")):
+            stops = signal == SIGSTOP
+            process.state, process.change = ("T", signal << 8 | 0x7F) if stops else ("R", 0xFFFF)
+            self.send(self.processes.get(process.parent), SIGCHLD, STOPPED if stops else CONTINUED, process.pid, signal)
+        if signal == SIGSTOP:
+            return
+        process.pending.setdefault(signal, Info(signal, code, sender, 0, value))
+        if process.state == "R":
             self.act_on_unblocked(process)
-        handler = process.handlers.get(signal, SIG_DFL)
-        if signal in process.mask or callable(handler) or process.state == "T" and signal not in (SIGSTOP, SIGCONT):
-            process.pending.setdefault(signal, Info(signal, code, sender, 0, value))
-        elif handler == SIG_DFL:
-            self.act_by_default(process, signal)
-
-    def act_by_default(self, process, signal):
-        assert signal not in STOPPING
-        if signal not in IGNORED:
-            self.end(process, signal)
-
-    def change_state(self, process, state, change, code, signal):
-        process.state, process.change = state, change
-        if process.parent in self.processes:
-            self.send(self.processes[process.parent], SIGCHLD, code, process.pid, signal)
 
     def pthread_sigmask(self, process, how, signals):
         before, signals = process.mask, frozenset(map(int, signals)) - {SIGKILL, SIGSTOP}
@@ -269,13 +243,12 @@ class Kernel(Files):
     def act_on_unblocked(self, process):
         """Let pending signals without a handler have their effect, if they are not blocked."""
         for signal in [signal for signal in process.pending if signal not in process.mask]:
-            if not callable(process.handlers.get(signal)) and process.is_alive:
+            handler = process.handlers.get(signal, SIG_DFL)
+            if not callable(handler) and process.is_alive:
                 del process.pending[signal]
-                if process.handlers.get(signal, SIG_DFL) == SIG_DFL:
-                    self.act_by_default(process, signal)
-
-    def sigpending(self, process):
-        return process.mask.intersection(process.pending)
+                if handler == SIG_DFL and signal not in IGNORED:
+                    assert signal not in STOPPING
+                    self.end(process, signal)
 
     def can_sigtimedwait(self, process, signals, seconds):
         return not signals.isdisjoint(process.pending) or self.is_time(process, seconds)
@@ -284,12 +257,12 @@ class Kernel(Files):
         found = next((signal for signal in sorted(process.pending) if signal in signals), None)
         return None if found is None else process.pending.pop(found)
 
-    def has_deliverable(self, process):
-        return any(signal not in process.mask for signal in process.pending)
+    def find_deliverable(self, process):
+        return next((signal for signal in process.pending if signal not in process.mask), None)
 
     def run_handlers(self, process):
         """Run the handlers of pending signals. Each is written into the log, for a child that repeats it."""
-        while signal := next((signal for signal in process.pending if signal not in process.mask), None):
+        while signal := self.find_deliverable(process):
             del process.pending[signal]
             self.write_log(process, "handler", signal, None)
             process.handlers[signal](signal, None)
@@ -334,9 +307,9 @@ class Kernel(Files):
         if process.repeated < len(process.log):
             return self.repeat(process, name)
         error = None
-        if name in POINTS and is_point(process, name, words, self.watches_descriptors):
+        if name in POINTS and is_point(process, name, words):
             error = self.wait_turn(process, name, words, named)
-            process.has_effect = name in EFFECTS or name == "open" and bool(words[1] & real.O_CREAT)
+            process.has_effect = bool(words[1] & real.O_CREAT) if name == "open" else name not in LOOKS
         try:
             if error is not None:
                 if name == "close":
@@ -348,7 +321,7 @@ class Kernel(Files):
             raise
         if not process.is_alive:
             raise Ended  # by its own signal
-        self.write_log(process, name, result, None)
+        self.write_log(process, name, result, None, process.descriptors[words[0]][0] if name == "fstat" else None)
         return result
 
     def wait_turn(self, process, name, words, named):
@@ -363,18 +336,19 @@ class Kernel(Files):
             self.hub.switch()
             if not process.is_alive:
                 raise Ended
-            if not self.has_deliverable(process):
+            if not self.find_deliverable(process):
                 break
             self.run_handlers(process)  # one that returns: Python calls again
         error, process.error, process.is_ready, process.wake = process.error, None, None, None
         return error
 
-    def write_log(self, process, name, result, error):
+    def write_log(self, process, name, result, error, file=None):
         result = tuple(result) if isinstance(result, list) else result
         process.log.append((name, result, error))
         process.repeated = len(process.log)
-        if self.is_hashing:  # without sizes and times, of which each use is of a constant
+        if self.is_hashing:  # without sizes and times, of which each use is of a constant; see reduction.py
             seen = result[:4] if name in ("fstat", "stat") and error is None else result
+            seen = None if file is not None and file.owner is not process else seen
             process.history = hash((process.history, name, seen, error))
 
     def repeat(self, process, name):
@@ -393,7 +367,7 @@ class Kernel(Files):
     # --- the schedule
     def can_run(self, process):
         is_ready = process.is_ready
-        return process.state == "R" and (is_ready is None or bool(is_ready()) or self.has_deliverable(process))
+        return process.state == "R" and (is_ready is None or bool(is_ready()) or self.find_deliverable(process))
 
     def goes_on(self, process):
         """Whether the next call is the only choice: independent, and no fault can come before it."""
@@ -403,27 +377,24 @@ class Kernel(Files):
     def list_choices(self):
         """Return the steps that are possible now: ("run", pid), ("kill", pid), ("stop", pid), ("continue", pid), ("fail", pid, errno), ("time",)."""
         runnable = [process for process in self.processes.values() if self.can_run(process)]
-        independent = next(filter(self.is_alone, runnable), None) if self.is_reduced else None
-        if independent is not None:
-            runnable = [independent]
+        alone = next(([process] for process in runnable if self.is_alone(process)), None) if self.is_reduced else None
+        runnable = alone or runnable
         choices = [("run", process.pid) for process in runnable]
         if not runnable and self.find_next_time() is not None:
             choices.append(("time",))
         choices += [("continue", process.pid) for process in self.processes.values() if process.state == "T"]
-        for process in self.processes.values() if independent is None else runnable:
-            if process.state == "R" and process.call[0] != "begin" and not process.is_spared:
-                choices += self.list_faults(process, process in runnable, independent is None or process.has_effect)
+        for process in alone or self.processes.values():
+            if process.state != "R" or process.call[0] == "begin" or process.is_spared:
+                continue
+            if process.has_effect or not alone:
+                choices += [(kind, process.pid) for kind in ("kill", "stop") if self.faults.get(kind)]
+            if self.faults.get("error") and process in runnable and not process.has_executed:
+                errors = [error for error, calls in ERRORS.items() if process.call[0] in calls.split()]
+                choices += [("fail", process.pid, error) for error in errors]
         return choices
 
     def is_alone(self, process):
-        return not self.has_deliverable(process) and is_independent(self, process)
-
-    def list_faults(self, process, is_runnable, has_effect):
-        faults = [(kind, process.pid) for kind in ("kill", "stop") if has_effect and self.faults.get(kind)]
-        if self.faults.get("error") and is_runnable and not process.has_executed:
-            errors = [error for error, calls in ERRORS.items() if process.call[0] in calls.split()]
-            faults += [("fail", process.pid, error) for error in errors]
-        return faults
+        return not self.find_deliverable(process) and is_independent(self, process)
 
     def find_next_time(self):
         times = [at for each in self.processes.values() if each.state == "R" for at in (each.wake, each.alarm)]
@@ -441,12 +412,11 @@ class Kernel(Files):
             for each in self.processes.values():
                 if each.alarm is not None and each.alarm <= self.now:
                     each.alarm = None
-                    self.send(each, _signal.SIGALRM, KERNEL_SENT, 0)
-        elif kind in ("kill", "stop"):
-            self.faults[kind] -= 1
-            self.send(process, SIGKILL if kind == "kill" else SIGSTOP, SENT, 0)
-        elif kind == "continue":
-            self.send(process, SIGCONT, SENT, 0)
+                    self.send(each, _signal.SIGALRM, SENT, 0)
+        elif kind in SIGNALS:
+            if kind in self.faults:
+                self.faults[kind] -= 1
+            self.send(process, SIGNALS[kind], SENT, 0)
         else:
             if kind == "fail":
                 self.faults["error"] -= 1
@@ -463,20 +433,15 @@ class Kernel(Files):
             process.greenlet.throw(Ended)
 
 
-def is_point(process, name, words, watches_descriptors):
+def is_point(process, name, words):
     """Whether other processes can see or change the call: not if only the process itself has what it concerns."""
     if name in ("open", "readlink", "listdir", "stat") and isinstance(words[0], str) and words[0].startswith("/proc/"):
-        if "/fd" in words[0] or "/task" in words[0]:
-            return words[0].startswith("/proc/self/fd/") if proc.is_own(process, words[0]) else watches_descriptors
-        return not proc.is_own(process, words[0])
+        return words[0].startswith("/proc/self/fd/") or not proc.is_own(process, words[0])
     if name in ("read", "close", "fstat", "write") and words[0] in process.descriptors:
         file = process.descriptors[words[0]][0]
         if file.kind == "proc":
             return name == "read" and not proc.is_own(process, file.target)
-        if file.kind in ("null", "pidfd", "links"):
-            return False
-        if name == "close" and file.kind == "file":
-            return file in file.target.locks
+        return file.is_pipe or file.kind == "file" and (name != "close" or file in file.target.locks)
     if name == "poll":
         return [fd for fd, _ in words[0]] != [2]  # stderr always has room
     return name != "sigtimedwait" or words[1] != 0

@@ -17,7 +17,7 @@ def find(kernel, process, text, error=ENOENT):
         return process
     other = kernel.processes.get(int(text)) if text.isdigit() else None
     if other is not None and other is not process and other.left_early:
-        kernel.violation = f"pid {process.pid} looks at pid {text}: is_end_independent is wrong"
+        kernel.violate(f"pid {process.pid} looks at pid {text}: is_end_independent is wrong")
     if other is None or other.is_reaped or process.namespace not in (FIRST_PID_NAMESPACE, other.namespace):
         fail(error)
     return other
@@ -52,7 +52,7 @@ def read_stat(kernel, other):
 
 
 def read_status(kernel, other):
-    lines = f"Name:\t{other.name}", f"Umask:\t{other.umask:04o}", f"Tgid:\t{other.pid}", f"NSpid:\t{other.pid}"
+    lines = f"Name:\t{other.name}", "Umask:\t0000", f"Tgid:\t{other.pid}", f"NSpid:\t{other.pid}"
     return "\n".join([*lines, "Uid:\t0\t0\t0\t0", f"SigIgn:\t{0:016x}", ""])
 
 
@@ -67,7 +67,6 @@ READERS = {
     "children": lambda kernel, other: "".join([f"{child.pid} " for child in kernel.find_children(other, -1)]),
     "comm": lambda kernel, other: f"{other.name}\n",
     "cmdline": lambda kernel, other: f"{other.name}\0",
-    "environ": lambda kernel, other: "",
 }
 
 

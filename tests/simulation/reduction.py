@@ -1,14 +1,18 @@
 """Partial-order reduction: a step that commutes with all that other processes can do before it need not be taken in every order.
 
 The rules rest on the protocol: unpublished tickets and the text of the gate are only for the gate's holder; directories
-and gates stay. A scene in which they do not hold is searched without it. A test compares the outcomes of a scene with and without.
+and gates stay; nobody locks the ticket of another one but shared; the text of a waiting ticket does not change; a launcher unlocks a
+ticket before it closes it (`Files.close` verifies it), and a child only asks of its copy whether it is open. A scene in
+which they do not hold is searched without it. A test compares the outcomes of a scene with and without.
 """
 
-from fcntl import LOCK_EX, LOCK_SH
+from fcntl import LOCK_EX, LOCK_SH, LOCK_UN
 
 from simulation import proc
+from simulation.files import is_compatible
 
 PRIVATE = ".new."  # begins the names of files that only their maker and the gate's holder use
+TICKETS = (".seat.", ".hold.")
 
 
 def is_independent(kernel, process):
@@ -17,6 +21,10 @@ def is_independent(kernel, process):
         return True
     if name == "_exit" or name == "kill" and words[0] == process.pid:
         return is_end_independent(kernel, process)
+    if name == "execve":
+        return not words[0]  # it fails
+    if name == "sigtimedwait":  # its children send signals, and the schedule
+        return not kernel.faults.get("kill") and not any(child.is_alive for child in kernel.find_children(process, -1))
     if name == "waitpid":
         return len(words) < 2 or not words[1] or not kernel.faults.get("kill")
     if name in ("open", "stat", "readlink"):
@@ -39,7 +47,7 @@ def is_end_independent(kernel, process):
 def is_name_independent(kernel, process, path):
     if path.startswith(PRIVATE) or path in (".", *kernel.never_made):
         return True
-    if path.startswith((".seat.", ".hold.")):
+    if path.startswith(TICKETS):
         return False
     try:  # our child, or a directory or a gate that exists, which stays
         if path.startswith("/proc/"):
@@ -61,11 +69,20 @@ def is_file_independent(kernel, process, name, fd, *words):
     inode = file.target
     if inode.is_folder:
         return name == "fstat"
+    if name == "fstat" and file.owner is not process:
+        return True
     others = [other for other in kernel.processes.values() if other is not process]
     if not inode.links and not any(each.target is inode for other in others for each, _ in other.descriptors.values()):
         return True  # it has no name any more, and nobody else has it open
     if name == "close":
-        return inode.locks.get(file) == LOCK_SH
-    if name == "flock":
-        return inode.name.startswith(PRIVATE)
-    return inode.name.startswith(PRIVATE) or inode.name == ".gate" and inode.locks.get(file) == LOCK_EX
+        is_kept = any(each is file for each, _ in file.owner.descriptors.values())
+        file.left_early = is_kept and file.owner is not process and not any(kernel.faults.values())
+        return file.left_early or inode.locks.get(file) == LOCK_SH
+    if name == "flock" and inode.name.startswith(TICKETS):
+        is_free = inode.locks.get(file) == LOCK_SH if words[0] & LOCK_UN else is_compatible(file, LOCK_SH)
+        return is_free and not words[0] & LOCK_EX
+    if name == "pread" and inode.name.startswith(".seat."):
+        return True
+    return (
+        inode.name.startswith(PRIVATE) or name != "flock" and inode.name == ".gate" and inode.locks.get(file) == LOCK_EX
+    )

@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 from simulation import modules, proc
+from simulation.files import Inode
 from simulation.kernel import SIG_IGN, Kernel
 from solo import acquire, launcher, main, plan, queue
 from solo.argv import parse
@@ -23,7 +24,7 @@ from solo.record import Record, parse_record
 from solo.text import describe
 
 PLACE = "/locks"
-NOBODY = SimpleNamespace(pid=0, made=0, umask=0)
+NOBODY = SimpleNamespace(pid=0, made=0)
 HOST, ONE, OTHER = proc.FIRST_PID_NAMESPACE, "4026532999", "4026533000"  # pid namespaces
 KEEPER = 50  # a process that belongs to no contender; `solo hold` holds for it
 
@@ -45,7 +46,6 @@ def run_lock():
     except SoloError as error:
         return error.status
     modules.kernel.enter("keep_running", (modules.getcurrent().process.pid, [name]), {})
-    modules.kernel.enter("stop_running", (), {})
     hold.release()
 
 
@@ -77,27 +77,20 @@ def rest():
 PROGRAMS = {"/bin/solo": run_solo, "/bin/lock": run_lock, "/bin/clean": run_clean, "/bin/rm": run_rm, "/bin/job": rest}
 
 
-def replace_parts():
-    """Leave out what a scene does without."""
-
-    def replace(place, word, part):
-        call = getattr(place, word)
-        setattr(place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else None)
-
-    replace(launcher, "Journal", "journal")
-    replace(queue.Attempt, "refuse_deadlock", "looks")
-    replace(describe, "describe_holders", "looks")
-    make = queue.Attempt.__init__
-
-    def begin(attempt, *words, **named):
-        make(attempt, *words, **named)
-        if "handoff" not in modules.kernel.scene.parts:
-            attempt.starter = None
-
-    queue.Attempt.__init__ = begin
+def replace(place, word, part):
+    """Leave out a part of solo in a scene that does without."""
+    call = getattr(place, word)
+    setattr(place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else None)
 
 
-replace_parts()
+replace(launcher, "Journal", "journal")
+replace(queue.Attempt, "refuse_deadlock", "looks")
+replace(describe, "describe_holders", "looks")
+# An attempt without a starter leaves out the handoff.
+queue.Attempt.starter = property(
+    lambda attempt: attempt.given if "handoff" in modules.kernel.scene.parts else None,
+    lambda attempt, starter: setattr(attempt, "given", starter),
+)
 
 
 def read_line(words):
@@ -126,20 +119,19 @@ class Watched(Kernel):
             owner.running = dict.fromkeys(names, Claim(EXCLUSIVE))
             self.check_exclusion(owner)
 
-    def stop_running(self, process):
-        process.running = None
-
     def make_key(self):
         return tuple(self.tokens.items()), tuple([(p.pid, p.running is not None) for p in self.processes.values()])
 
-    # `solo hold` has held the names once it exits, `solo release` gives them up as it unlinks the first ticket
+    # `solo hold` has held the names once it exits; `solo release`, or a lock, gives them up as it unlinks the first ticket
     def _exit(self, process, status):
         if status == 0 and process.words[1:2] == ["hold"]:
             self.keep_running(process, KEEPER, read_line(process.words)[0])
         super()._exit(process, status)
 
     def unlink(self, process, path, **named):
-        if process.words[1:2] == ["release"]:
+        if process.words[0] == "lock":
+            process.running = None
+        elif process.words[1:2] == ["release"]:
             self.processes[KEEPER].running = None
         super().unlink(process, path, **named)
 
@@ -159,9 +151,6 @@ class Watched(Kernel):
     def read_holds(self, folder):
         records = [parse_record(inode.data) for file, inode in folder.entries.items() if file.startswith(".hold.")]
         return [record for record in records if record]
-
-    def violate(self, text):
-        self.violation = self.violation or text
 
     # promises 1, 3 and 4, and the order of tokens
     def executed(self, process, line):
@@ -229,9 +218,9 @@ class Scene:
         NOBODY.made = 0
         kernel.mkdir(NOBODY, "/bin")
         for path in PROGRAMS:
-            kernel.root.entries["bin"].entries[path[5:]] = kernel.make_inode(NOBODY, 0o100755)
+            kernel.root.entries["bin"].entries[path[5:]] = Inode(kernel.make_number(NOBODY), 0o100755)
         kernel.never_made = ("/run/solo",) if "journal" in self.parts else ("/run/solo", ".journals")
-        kernel.tick, kernel.watches_descriptors = self.tick, "deadlock" in self.name
+        kernel.tick = self.tick
         for name in ["", *self.names] if self.has_places else ():
             kernel.mkdir(NOBODY, f"{PLACE}/{name}".rstrip("/"), 0o700)
         if any("hold" in words for words in self.lines):
@@ -300,7 +289,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("deadlock", ["solo -w forever -n a -- solo -w forever -n b job", "solo -w forever -n b -- solo -w forever -n a job"], {}, {}),
     ("max-waiting", [A, LIMITED, LIMITED], FAULTS, {"may_refuse": "busy"}),
     ("latest", [A, LATEST, LATEST], FAULTS, {"may_refuse": "superseded", "is_fair": False}),
-    ("replace", [A, "solo --replace -n a job", A], FAULTS, {"is_fair": False}),
+    ("replace", [A, "solo --replace -n a job", A], FAULTS, {"is_fair": False, "is_reducible": False}),
     ("no-orphan", [NO_ORPHAN] * 2, FAULTS, {}),
     # Promise 1 has two exceptions: a command of the host seen from a container, and one whose holder was killed too.
     ("namespaces", [A] * 2, {"kill": 1}, {"namespaces": [ONE, HOST], "spared": [1]}),
@@ -311,7 +300,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("clean", [A, "clean a", A], KILLS, {"is_reducible": False, "has_places": False, "tick": 0.001}),
     ("clean-twice", [A, "clean a", A, "clean a", A], {}, {"is_reducible": False, "has_places": False}),
     ("gate-removed", [A, "rm /locks/a/.gate", A, BUSY], {"kill": 1}, {"is_reducible": False, "tick": 0.001}),
-    ("pids", [A] * 4, KILLS, {"reuses_pids": True}),
+    ("pids", [A] * 3, KILLS, {"reuses_pids": True}),
     ("launchers", [A, A, BUSY], MORE, {"parts": (*Scene.parts, "journal")}),
     ("launchers-errors", [A] * 2, {"error": 1, "kill": 1}, {"parts": (*Scene.parts, "journal")}),
 ]
