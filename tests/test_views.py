@@ -290,13 +290,17 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
     lab.run("-n", "good", "true")
 
     lines = screen("history").wait_for("ended:0")
-    plain = str(make_picture(lab.history(), 0, time.time(), 80, "latin-1")).split("\n")
+    plain, narrow = [
+        str(make_picture(lab.history(), 0, time.time(), width, code)).split("\n")
+        for width, code in ((80, "latin-1"), (58, "utf-8"))
+    ]
 
     rows = {line.split()[0]: line for line in lines[1:4]}
     assert "━" in rows["busy"] and "○" in rows["busy"] and "✗" in rows["bad"] and "━" in rows["good"]
     assert rows["busy"].split()[-6:] == ["1", "0", "1", "-", "-", "-"] and rows["bad"].split()[-6:-3] == ["1", "1", "0"]
     assert lines[0].split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"]
     assert any(row.startswith("busy") and "=" in row and "o" in row for row in plain[1:4])
+    assert narrow[0].endswith("50%") and max(map(len, narrow)) <= 58  # not a part of a number
     assert [find_percentile(list(range(1, 101)), percent) for percent in (50, 95, 100)] == [50, 95, 100]
 
 

@@ -214,6 +214,8 @@ def make_picture(rows: list[Any], after: float, now: float, width: int, encoding
     titles = ("RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX")
     widths = [max(map(len, column)) for column in zip(titles, *stats.values())]
     room = max(map(measure, map(clean, by_name)))
+    while widths and room + SHORTEST_PICTURE + sum(widths) + 2 * len(widths) + 3 > width:
+        widths.pop()  # half a number at the edge would be read as another one
     cells = max(SHORTEST_PICTURE, width - room - sum(widths) - 2 * len(widths) - 3)
     left = strftime("%Y-%m-%d %H:%M", localtime(begin))
     lines = [Text(" " * room + "  " + left + "now".rjust(cells - len(left)) + join(titles, widths), style="bold")]
