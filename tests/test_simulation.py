@@ -115,16 +115,18 @@ def test_harmless_fault_breaks_no_promise(row):
     assert status == 0, output
 
 
-def test_leases_keep_the_promises_in_virtual_time():
-    status, output = simulate("--hours", 3, module="simulation.leases")
+@pytest.mark.parametrize("engine, hours", [("s3", 2), ("etcd", 1)])
+def test_leases_keep_the_promises_in_virtual_time(engine, hours):
+    status, output = simulate("--engine", engine, "--hours", hours, module="simulation.leases")
 
     assert status == 0, output
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("row", leases.FOUND, ids=lambda row: row[0])
-def test_fault_in_the_lease_is_found(row):
-    status, output = simulate("--mutant", row[0], "--hours", "100", module="simulation.leases")
+@pytest.mark.parametrize("name, engine", [(row[0], engine) for row in leases.FOUND for engine in row[4].split()])
+def test_fault_in_the_lease_is_found(name, engine):
+    words = "--engine", engine, "--mutant", name, "--hours", 100
+    status, output = simulate(*words, module="simulation.leases")
 
     assert status == 1 and "replay: " in output, output
 

@@ -1,7 +1,7 @@
-"""solo's real lease, queue and S3 engine in virtual time: `python -m simulation.leases`.
+"""solo's real lease, queue and engine of S3 or etcd in virtual time: `python -m simulation.leases --engine etcd`.
 
 Hosts have clocks that run at 0.9 to 1.1, the bound of the rule in engines/lease.py. A request is late or lost, or takes effect after its sender
-gave up; a host is cut off for a while, a launcher is stopped or killed. Checked: no two commands run at once, and tokens grow.
+gave up; a host is cut off for a while, a launcher is stopped or killed. Checked: no two commands run at once, tokens grow, and no waiter is forgotten.
 
 `--crowd WAITERS --latency SECONDS`: nothing of that, but a crowd that waits for one holder, which only the rule itself, with which waiters
 yield, can cost its lease; `--rude` leaves that rule out.
@@ -9,35 +9,45 @@ yield, can cost its lease; `--rude` leaves that rule out.
 
 import argparse
 import heapq
+import json
 import random
 import sys
 import time as real_time
 import traceback
+from binascii import a2b_base64
 from types import SimpleNamespace
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from simulation.modules import load_changed
 
-MODULES = [f"engines.{name}" for name in "lease queue acquire engine s3.engine s3.objects s3.document s3.store".split()]
+NAMES = "lease queue acquire engine json etcd s3.engine s3.objects s3.document s3.store".split()  # of solo.engines
 HOSTS, TTLS, CROWDED_TTL = 3, (8.0, 15.0, 15.0), 15.0
 EPOCH = 1e9
 LATEST = 0.999  # of LATENCY: how late the kernel's timer kills
+LONGEST_WAIT = 600.0  # virtual seconds in which some command begins
 HELD, JOINING = 60.0, 5.0  # virtual seconds: of the command for which a crowd waits; within which its waiters start
+ABSENT = {"create_revision": "0"}  # as etcd compares a key that is not there
 
-# (name, file, text, other text): known-bad variants, each of which is found
+# (name, file, text, other text, engines): known-bad variants, each of which is found
 FOUND = [
-    ("clocks trusted", "engines/lease.py", "RATE = 0.1 ", "RATE = 0.0 "),
-    ("life without its margins", "engines/lease.py", "self.life = ttl * (1 - RATE) - LATENCY", "self.life = ttl * (1 + RATE)"),
-    ("lease without its timer", "engines/lease.py", "        self.check_start()\n        self.dead_man.arm(self.deadline)", "        self.check_start()"),
-    ("timer stays when not renewed", "engines/lease.py", "            sent = read_boot_clock()\n            asked = self.engine.renew()\n", "            sent = read_boot_clock()\n            self.dead_man.arm(sent + self.terms.life)\n            asked = self.engine.renew()\n"),
-    ("entry dead by the store's clock", "engines/s3/engine.py", "stored.owner != self.owner and now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)", "stored.owner != self.owner and self.store.read_clock() - stored.renewed > stored.ttl * (1 + RATE)"),
-    ("entry dead too early", "engines/s3/engine.py", "now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)", "now - seen.get(stored.mark, now) > stored.ttl * (1 - 2 * RATE)"),
-    ("seen when it was written", "engines/s3/objects.py", "before.get(stored.mark, now) for", "before.get(stored.mark, now - 5) for"),
-    ("mark without its renewals", "engines/s3/document.py", "return self.owner, self.number, self.renewals", "return self.owner, self.number, 0"),
-    ("PUT without a condition", "engines/s3/objects.py", "        return {\"If-Match\": format_etag(etag, self.is_quoted)}", "        return {\"If-Match\": format_etag(etag, self.is_quoted)} if etag == WRONG else {}"),
-    ("earlier entries ignored", "engines/queue.py", "find_conflicts(claim, [other.record.claim for other in earlier])", "find_conflicts(claim, [other.record.claim for other in earlier[:-1]])"),
-    ("token not raised", "engines/s3/engine.py", "number = document.counter + 1", "number = document.counter"),
+    ("clocks trusted", "engines/lease.py", "RATE = 0.1 ", "RATE = 0.0 ", "s3 etcd"),
+    ("life without its margins", "engines/lease.py", "self.life = ttl * (1 - RATE) - LATENCY", "self.life = ttl * (1 + RATE)", "s3 etcd"),
+    ("lease without its timer", "engines/lease.py", "        self.check_start()\n        self.dead_man.arm(self.deadline)", "        self.check_start()", "s3 etcd"),
+    ("timer stays when not renewed", "engines/lease.py", "            sent = read_boot_clock()\n            asked = self.engine.renew()\n", "            sent = read_boot_clock()\n            self.dead_man.arm(sent + self.terms.life)\n            asked = self.engine.renew()\n", "s3"),
+    ("entry dead by the store's clock", "engines/s3/engine.py", "stored.owner != self.owner and now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)", "stored.owner != self.owner and self.store.read_clock() - stored.renewed > stored.ttl * (1 + RATE)", "s3"),
+    ("entry dead too early", "engines/s3/engine.py", "now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)", "now - seen.get(stored.mark, now) > stored.ttl * (1 - 2 * RATE)", "s3"),
+    ("seen when it was written", "engines/s3/objects.py", "before.get(stored.mark, now) for", "before.get(stored.mark, now - 5) for", "s3"),
+    ("mark without its renewals", "engines/s3/document.py", "return self.owner, self.number, self.renewals", "return self.owner, self.number, 0", "s3"),
+    ("PUT without a condition", "engines/s3/objects.py", "        return {\"If-Match\": format_etag(etag, self.is_quoted)}", "        return {\"If-Match\": format_etag(etag, self.is_quoted)} if etag == WRONG else {}", "s3"),
+    ("earlier entries ignored", "engines/queue.py", "find_conflicts(claim, [other.record.claim for other in earlier])", "find_conflicts(claim, [other.record.claim for other in earlier[:-1]])", "s3 etcd"),
+    ("token not raised", "engines/s3/engine.py", "number = document.counter + 1", "number = document.counter", "s3"),
+    ("lease believed longer than granted", "engines/etcd.py", 'self.ttl = float(answer["TTL"])', 'self.ttl = float(answer["TTL"]) + 2', "etcd"),
+    ("renewal that reads no answer", "engines/etcd.py", "        if int(answer.get", "        return None\n        if int(answer.get", "etcd"),
+    ("queue in order of keys", "engines/etcd.py", '"sort_target": "CREATE"', '"sort_target": "KEY"', "etcd"),
+    ("revoked lease used again", "engines/etcd.py", "lease, self.lease, self.entries = self.lease, None, {}", "lease, self.entries = self.lease, {}", "etcd"),
+    ("watch from now on", "engines/etcd.py", '{**keys, "start_revision": self.revision + 1}', "keys", "etcd"),
+    ("renewal after its answer", "engines/lease.py", "asked = self.engine.renew()\n            self.renewed = sent", "asked = self.engine.renew()\n            self.renewed = read_boot_clock()", "s3 etcd"),
 ]  # fmt: skip
 RUDE = {  # nobody yields, or pauses for long after a refused PUT
     "engines/s3/engine.py": [("if period / 2 < age < first.ttl / 2", "if False")],
@@ -56,8 +66,9 @@ class World:
 
     def __init__(self, seed, latency=None):
         self.chance, self.now, self.events, self.count, self.hub = random.Random(seed), 0.0, [], 0, getcurrent()
-        self.objects, self.etag, self.running, self.violation, self.token, self.commands = {}, 0, {}, None, 0, 0
-        self.level = self.chance.choice((0.0, 0.05, 0.3))
+        self.server, self.running, self.violation = solo.Server(), {}, None
+        self.token, self.commands, self.latest = 0, 0, 0.0
+        self.level, self.peace = self.chance.choice((0.0, 0.05, 0.3)), self.chance.choice((12.0, 12.0, 120.0))
         self.latency, self.refused, self.ended = latency, 0, []
 
     def at(self, when, event):
@@ -139,8 +150,72 @@ class Host:
         return (clock - self.offset) / self.rate
 
 
+class Wire:
+    """Carries requests to the server and its answers. Each is late or lost, whether or not the sender still waits; or the wire breaks."""
+
+    def __init__(self):
+        self.answers, self.wake = [], lambda: None
+
+    def send(self, serve):
+        """Have `serve` called at the server, with a function that sends an answer."""
+        run, chance, level = getcurrent().run_of, world.chance, world.level
+        if run.is_dead:
+            raise Killed
+        if run.host.cut_off_until > world.now:
+            level = 0.95
+        there, back = [chance.expovariate(1 / (5.0 if chance.random() < level else 0.02)) for _ in "12"]
+        is_lost, is_forgotten, breaks = [chance.random() < odds for odds in (level / 2, level / 2, 0.5)]
+        if world.latency is not None:
+            there, back = [world.latency / 2 * chance.uniform(0.7, 1.5) for _ in "12"]
+            is_lost = is_forgotten = False
+
+        def answer(reply):
+            if breaks or not is_forgotten:
+                world.after(back, lambda: self.arrive(ConnectionResetError() if is_forgotten else reply))
+
+        if not is_lost:
+            world.after(there, lambda: serve(answer))
+
+    def arrive(self, reply):
+        self.answers.append(reply)
+        self.wake()
+
+    def receive(self, deadline):
+        """Return the next answer. Raises TimeoutError at the deadline, by the host's clock; ConnectionResetError."""
+        self.wake = make_waker()
+        if not self.answers:
+            suspend(max(getcurrent().run_of.host.find_time(deadline), world.now))
+        reply = self.answers.pop(0) if self.answers else TimeoutError()
+        if isinstance(reply, OSError):
+            raise reply
+        return reply
+
+
+class Objects:
+    """The server of S3."""
+
+    def __init__(self):
+        self.objects, self.etag = {}, 0
+
+    def serve(self, method, key, headers, body):
+        Reply = solo.store.Reply
+        etag, text = self.objects.get(key, ("", None))
+        known = headers.get("If-None-Match", "").strip('"')
+        if method == "GET":
+            if text is None:
+                return Reply(404, "", b"", "NoSuchKey")
+            return Reply(304, etag, b"") if known == etag else Reply(200, etag, text.encode())
+        expected = headers.get("If-Match", etag).strip('"')
+        if known and text is not None or expected != etag:
+            world.refused += 1
+            return Reply(412, "", b"", "PreconditionFailed")
+        self.etag += 1
+        self.objects[key] = (f"{self.etag:032x}", body)
+        return Reply(200, self.objects[key][0], b"")
+
+
 class Store:
-    """Answers as S3 does, but late, never, or after its client gave up."""
+    """A client of S3, in place of engines/s3/store.py."""
 
     netloc, root, connection = "store", "", None
     renew_keys = hang_up = lambda *_, **__: None
@@ -154,53 +229,115 @@ class Store:
     def refuse(self, reply, key):
         raise solo.errors.SoloError(f"{key}: {reply}")
 
-    def choose_fate(self, host):
-        """Return the seconds there and back of a request, and whether it is lost, or its answer."""
-        chance = world.chance
-        if world.latency is not None:
-            return *[world.latency / 2 * chance.uniform(0.7, 1.5) for _ in "12"], False, False
-        level = 0.95 if host.cut_off_until > world.now else world.level
-        there, back = [chance.expovariate(1 / (5.0 if chance.random() < level else 0.02)) for _ in "12"]
-        return there, back, chance.random() < level / 2, chance.random() < level / 2
-
     def ask(self, method, key, headers=None, body="", query=None, deadline=None):
-        host, wake = getcurrent().run_of.host, make_waker()
-        end = host.find_time(read_clock() + self.timeout if deadline is None else deadline)
-        there, back, is_lost, is_forgotten = self.choose_fate(host)
-
-        def take_effect():
-            reply, date = self.serve(method, key, headers or {}, body), int(world.now) + 0.5
-            world.refused += reply.status == 412
-
-            def arrive():
-                if world.latency is not None:
-                    self.offset = date - world.now
-                wake(reply)
-
-            if world.now + back < end and not is_forgotten:
-                world.after(back, arrive)
-
-        if not is_lost:
-            world.after(there, take_effect)
-        reply = suspend(max(end, world.now))
-        if reply is None:
-            raise solo.errors.Unreachable("no answer")
+        wire = Wire()
+        wire.send(lambda answer: answer((world.server.serve(method, key, headers or {}, body), int(world.now) + 0.5)))
+        try:
+            reply, date = wire.receive(read_clock() + self.timeout if deadline is None else deadline)
+        except OSError:
+            raise solo.errors.Unreachable("no answer") from None
+        if world.latency is not None:
+            self.offset = date - world.now
         return reply
 
-    def serve(self, method, key, headers, body):
-        Reply = solo.store.Reply
-        etag, text = world.objects.get(key, ("", None))
-        known = headers.get("If-None-Match", "").strip('"')
-        if method == "GET":
-            if text is None:
-                return Reply(404, "", b"", "NoSuchKey")
-            return Reply(304, etag, b"") if known == etag else Reply(200, etag, text.encode())
-        expected = headers.get("If-Match", etag).strip('"')
-        if known and text is not None or expected != etag:
-            return Reply(412, "", b"", "PreconditionFailed")
-        world.etag += 1
-        world.objects[key] = (f"{world.etag:032x}", body)
-        return Reply(200, world.objects[key][0], b"")
+
+class Gateway:
+    """The server of etcd: what its JSON gateway answers. Its clock is right, as the rule is about the rates of two clocks."""
+
+    def __init__(self):
+        self.keys, self.leases, self.watches = {}, {}, []  # the keys in order of creation
+        self.history = [None]  # of each revision, from 1: (key, whether it was put)
+
+    def serve(self, path, words, send):
+        answer = lambda known: send(json.dumps(known).encode())
+        if path == "/v3/watch":
+            return self.watch(answer, **words["create_request"])
+        try:
+            answer(getattr(self, path[len("/v3/") :].replace("/", "_"))(**words))
+        except KeyError:
+            answer({"error": "requested lease not found", "code": solo.etcd.NOT_FOUND})
+
+    def lease_grant(self, ID, TTL):
+        if ID in self.leases:
+            return {"error": "lease already exists", "code": solo.etcd.PRECONDITION}
+        return self.refresh(ID, TTL)
+
+    def lease_keepalive(self, ID):
+        end, ttl = self.leases.get(ID, (0.0, 0))
+        return {"result": self.refresh(ID, ttl) if end > world.now else {"ID": ID}}
+
+    def refresh(self, lease, ttl):
+        """Have a lease end after its ttl, and its keys up to a second later."""
+        known = self.leases[lease] = world.now + ttl, ttl
+        late = world.chance.choice((0.0, 1.0)) * world.chance.random()
+        world.at(known[0] + late, lambda: self.leases.get(lease) is known and self.lease_revoke(lease))
+        return {"ID": lease, "TTL": str(ttl)}
+
+    def lease_revoke(self, ID):
+        del self.leases[ID]
+        for key in [key for key, known in self.keys.items() if known["lease"] == ID]:
+            self.kv_deleterange(key)
+        return {}
+
+    def kv_deleterange(self, key):
+        if self.keys.pop(key, None):
+            self.tell(key, False)
+        return {}
+
+    def kv_range(self, key, range_end="", sort_target="KEY", sort_order=None):
+        found = [known for one, known in self.keys.items() if is_within(one, key, range_end)]
+        if sort_target == "KEY":
+            found.sort(key=lambda known: a2b_base64(known["key"]))
+        return {"header": {"revision": str(len(self.history))}, "kvs": found}
+
+    def kv_txn(self, compare, success):
+        if any(self.keys.get(one["key"], ABSENT)["create_revision"] != one["create_revision"] for one in compare):
+            return {}
+        ((kind, words),) = success[0].items()
+        response = self.kv_range(**words) if kind == "request_range" else self.put(**words)
+        return {"succeeded": True, "responses": [{"response_range": response}]}
+
+    def put(self, key, value, lease):
+        self.leases[lease]
+        self.tell(key, True)
+        known = self.keys.setdefault(key, {"key": key, "create_revision": str(len(self.history))})
+        known.update(value=value, lease=lease)
+
+    def tell(self, key, is_put):
+        """Give a change its revision. Tell the watches, each of which ends with its first change."""
+        self.history.append((key, is_put))
+        self.watches = [watch for watch in self.watches if not watch(key, is_put)]
+
+    def watch(self, answer, key, range_end="", start_revision=0, filters=()):
+        def watch(changed, is_put):
+            is_seen = is_within(changed, key, range_end) and not (is_put and "NOPUT" in filters)
+            return is_seen and (answer({"result": {"events": [{}]}}) or True)
+
+        answer({"result": {"created": True}})
+        if not any(watch(*change) for change in self.history[(start_revision or len(self.history) + 1) - 1 :]):
+            self.watches.append(watch)
+
+
+def is_within(key, first, end):
+    """Return whether a key is in a range, which is only `first` if there is no end. All are in base64."""
+    key, first, end = map(a2b_base64, (key, first, end))
+    return first <= key < (end or first + b"\0")
+
+
+class Link(Wire):
+    """A connection to the gateway, its socket, and each of its answers."""
+
+    status, headers, is_open = 200, {}, True
+    sock = property(lambda self: self)
+    close = getresponse = lambda self: self
+
+    def request(self, method, path, body, headers):
+        self.send(lambda send: world.server.serve(path, json.loads(body), send))
+
+    def read(self, limit):
+        return self.receive(self.deadline)
+
+    readline = read
 
 
 class Lock:
@@ -298,7 +435,7 @@ class Run:
         if others or token <= world.token:
             found = f"host {self.host.number} runs beside {others}, token {token} after {world.token}"
             world.violation = world.violation or found
-        world.token, world.running[self], world.commands = token, True, world.commands + 1
+        world.token, world.running[self], world.commands, world.latest = token, True, world.commands + 1, world.now
         lease.begin(self.host.number)
         length = world.chance.choice((0.1, 5, 60)) * world.chance.random() if self.length is None else self.length
         done, loss = read_clock() + length, None
@@ -317,35 +454,39 @@ def watch(block, look_again, describe, in_one_go=False):
 
 
 def make_hold(host):
-    """Return an EngineHold of the name `job`, as of a plan with --via s3:// and --wait."""
+    """Return an EngineHold of the name `job`, as of a plan with --via and --wait."""
     terms = solo.lease.Terms(world.chance.choice(TTLS) if world.latency is None else CROWDED_TTL)
     hold, claim = solo.acquire.EngineHold.__new__(solo.acquire.EngineHold), solo.modes.Claim(solo.modes.EXCLUSIVE)
     origin = solo.identity.Origin("b", "p", "t", f"h{host.number}")
     hold.wanted = solo.record.Record((host.number, 1), origin, 0, claim, ["job"], [b"job"])
     hold.claims, hold.entries, hold.caught = [("job", claim)], {}, []
-    hold.engine = solo.s3.S3(SimpleNamespace(shown="s3://b", path=""), terms.ttl, terms.timeout)
+    target = SimpleNamespace(shown="engine", path="", hosts=["one"], settings={}, scheme="")
+    hold.engine = solo.Engine(target, terms.ttl, terms.timeout)
     hold.lease = solo.lease.Lease(hold.engine, terms)
     return hold
 
 
-def load(changes):
-    """Import solo's engines with changes of their texts; replace their clocks, threads and the store."""
+def load(engine, changes):
+    """Import solo's engines with changes of their texts; replace their clocks, threads and connections."""
     global solo
-    names = "lease queue acquire engine s3 objects document store errors record modes identity".split()
-    modules = load_changed([*MODULES, *names[8:]], changes)
-    solo = SimpleNamespace(**dict(zip(names, modules)))
+    modules = load_changed([*(f"engines.{name}" for name in NAMES), "errors", "record", "modes", "identity"], changes)
+    solo = SimpleNamespace(
+        **{module.__name__.replace("s3.engine", "s3").rpartition(".")[2]: module for module in modules}
+    )
     times = {"monotonic": read_clock, "read_boot_clock": read_clock, "sleep": sleep, "time": lambda: world.now + EPOCH}
     times["pick_between"] = lambda low, high: world.chance.uniform(low, high)
-    for module in modules[:7]:
+    for module in modules[: len(NAMES)]:
         vars(module).update({word: call for word, call in times.items() if hasattr(module, word)})
     lease, acquire, objects = solo.lease, solo.acquire, solo.objects
     lease.RLock, lease.allocate_lock, lease.StopEvent, lease.DeadMan = Lock, lambda: Lock(False), StopEvent, DeadMan
     lease.start_new_thread = lambda call, words: world.spawn(getcurrent().run_of, lambda: call(*words))
     lease.Lease.wake_launcher = lambda self: (wake := getcurrent().run_of.wake) and world.after(0, wake)
-    objects.Store = Store
-    objects.posix = SimpleNamespace(urandom=lambda size: world.chance.getrandbits(8 * size).to_bytes(size, "little"))
+    objects.Store, solo.etcd.Etcd.open = Store, lambda self, deadline: Link()
+    urandom = lambda size: world.chance.getrandbits(8 * size).to_bytes(size, "little")
+    objects.posix = solo.etcd.posix = SimpleNamespace(urandom=urandom)
     acquire.LastCall = lambda *words: SimpleNamespace(close=lambda: None)
     acquire.say_promptly = solo.s3.say_promptly = lambda text: None
+    solo.Engine, solo.Server = {"s3": (solo.s3.S3, Objects), "etcd": (solo.etcd.Etcd, Gateway)}[engine]
 
 
 def trouble(hosts):
@@ -355,7 +496,7 @@ def trouble(hosts):
         host.stopped_until = world.now + chance.choice((1, 10, 40)) * chance.random()
     else:
         host.cut_off_until = world.now + chance.choice((5, 20, 60)) * chance.random()
-    world.after(chance.expovariate(1 / 60), lambda: trouble(hosts))
+    world.after(chance.expovariate(1 / world.peace), lambda: trouble(hosts))
 
 
 def live_through(seed, hours):
@@ -368,6 +509,8 @@ def live_through(seed, hours):
     trouble(hosts)
     while world.now < hours * 3600 and world.violation is None:
         world.advance()
+        if world.now - world.latest > LONGEST_WAIT:
+            world.violation = world.violation or f"no command has begun since {world.latest:.3f} s"
     return world
 
 
@@ -390,6 +533,7 @@ def gather(count, latency, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=("s3", "etcd"), default="s3")
     parser.add_argument("--hours", type=float, default=1.0, help="virtual hours, a world each")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutant")
@@ -398,7 +542,7 @@ def main():
     parser.add_argument("--rude", action="store_true")
     options = parser.parse_args()
     row = next((row for row in FOUND if row[0] == options.mutant), None)
-    load({row[1]: [row[2:4]]} if row else RUDE if options.rude else {})
+    load(options.engine, {row[1]: [row[2:4]]} if row else RUDE if options.rude else {})
     if options.crowd:
         sys.exit(gather(options.crowd, options.latency, options.seed) is not None)
     begin, hours, commands, seed = real_time.process_time(), 0.0, 0, options.seed
@@ -406,10 +550,14 @@ def main():
         lived = live_through(seed, min(1.0, options.hours))
         hours, commands, seed = hours + lived.now / 3600, commands + lived.commands, seed + 1
         if lived.violation:
-            print(f"{lived.violation}, after {lived.now:.3f} s\nreplay: python -m simulation.leases --seed {seed - 1}")
+            print(
+                f"{lived.violation}, after {lived.now:.3f} s\nreplay: python -m simulation.leases --engine {options.engine} --seed {seed - 1}"
+            )
             break
     seconds, is_broken = real_time.process_time() - begin, bool(lived.violation)
-    print(f"s3: {hours:.1f} virtual hours, {commands} commands, {seconds:.1f} CPU s, {int(is_broken)} broken")
+    print(
+        f"{options.engine}: {hours:.1f} virtual hours, {commands} commands, {seconds:.1f} CPU s, {int(is_broken)} broken"
+    )
     sys.exit(is_broken)
 
 
