@@ -470,9 +470,7 @@ def load(engine, changes):
     """Import solo's engines with changes of their texts; replace their clocks, threads and connections."""
     global solo
     modules = load_changed([*(f"engines.{name}" for name in NAMES), "errors", "record", "modes", "identity"], changes)
-    solo = SimpleNamespace(
-        **{module.__name__.replace("s3.engine", "s3").rpartition(".")[2]: module for module in modules}
-    )
+    solo = SimpleNamespace(**{one.__name__.replace("s3.engine", "s3").rpartition(".")[2]: one for one in modules})
     times = {"monotonic": read_clock, "read_boot_clock": read_clock, "sleep": sleep, "time": lambda: world.now + EPOCH}
     times["pick_between"] = lambda low, high: world.chance.uniform(low, high)
     for module in modules[: len(NAMES)]:
