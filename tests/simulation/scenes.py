@@ -271,6 +271,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("first", [A, BUSY], {}, {**PLAIN, "has_places": False, "is_reducible": False}),
     ("two-kill", [A] * 2, {"kill": 1}, BARE),
     ("two-kills", [A] * 2, KILLS, BARE),
+    ("two-handoff-kill", [A] * 2, {"kill": 1}, {"parts": ("handoff",)}),
     ("two-handoff-kills", [A] * 2, KILLS, {"parts": ("handoff",)}),
     ("busy", [A, BUSY], {"kill": 1}, BARE),
     ("three", [A] * 3, MORE, {}),
