@@ -116,7 +116,8 @@ def test_longest_message_is_sent_by_one_write(error):
     "options",
     [
         *({"via": "socket", "wait": -0.0, "env": env} for env in (None, {}, os.environ)),
-        *({"env": {"SOLO_VIA": "socket"}}, {}),
+        {"env": {"SOLO_VIA": "socket"}},
+        {},
     ],
     ids=["socket", "no variables", "all variables", "variable", "file"],
 )

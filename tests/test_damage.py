@@ -121,16 +121,13 @@ def test_damaged_record_of_an_orphan_is_an_error(lab, data):
     assert run_beside(lab).returncode == 0
 
 
+# fmt: off
 IMPOSSIBLE = [
-    *[(rb"since \S+", b"since " + value) for value in (b"inf", b"nan", b"-1")],
-    *[(b"mode C", b"mode Q"), (b"take 1", b"take 0"), (b"take 1", b"take 3"), (b"slot 0-0", b"slot 3-1")],
-    *[
-        (b"child", b"chill"),
-        (b"\nend", b"\nEnd"),
-        (b"launcher ", b"launcher -"),
-        (b"launcher ", b"launcher 9999999999"),
-    ],
+    (rb"since \S+", b"since inf"), (rb"since \S+", b"since nan"), (rb"since \S+", b"since -1"),
+    (b"mode C", b"mode Q"), (b"take 1", b"take 0"), (b"take 1", b"take 3"), (b"slot 0-0", b"slot 3-1"),
+    (b"child", b"chill"), (b"\nend", b"\nEnd"), (b"launcher ", b"launcher -"), (b"launcher ", b"launcher 9999999999"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("old, new", IMPOSSIBLE)

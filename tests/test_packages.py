@@ -410,7 +410,7 @@ def bare(place):
     return make_bare_python(place / "bare")
 
 
-OF_3_10 = "typer and rich in the one file need Python 3.10"
+needs_3_10 = pytest.mark.skipif(sys.version_info < (3, 10), reason="typer and rich in the one file need Python 3.10")
 
 
 class TestOneFile:
@@ -428,7 +428,7 @@ class TestOneFile:
 
         assert (ran.stdout, ran.stderr) == ("job 0\n", "")
 
-    @pytest.mark.skipif(sys.version_info < (3, 10), reason=OF_3_10)
+    @needs_3_10
     @pytest.mark.parametrize("words", [["--help"], ["top", "-h"], ["list", "--help"]], ids=" ".join)
     def test_help_needs_no_libraries(self, lab, bare, pyz, words):
         ran = run(bare, pyz, *words, env=lab.environment)
@@ -436,13 +436,13 @@ class TestOneFile:
         assert "Usage: solo " in ran.stdout and "--dir" in ran.stdout
         assert (ran.returncode, ran.stdout) == (0, lab.run(*words).stdout.decode())
 
-    @pytest.mark.skipif(sys.version_info < (3, 10), reason=OF_3_10)
+    @needs_3_10
     def test_wrong_option_is_explained_without_libraries(self, lab, bare, pyz):
         ran = run(bare, pyz, "list", "--jsn", env=lab.environment)
 
         assert (ran.returncode, ran.stderr) == (125, "solo: --jsn: no such option (did you mean --json?)\n")
 
-    @pytest.mark.skipif(sys.version_info < (3, 10), reason=OF_3_10)
+    @needs_3_10
     @pytest.mark.tool("tmux")
     def test_views_on_a_terminal_need_no_libraries(self, lab, bare, pyz):
         """The table of `list` is rich's; without psutil `show` and `top` say that they lack the processes."""
@@ -459,7 +459,7 @@ class TestOneFile:
             finally:
                 screen.close()
 
-    @pytest.mark.skipif(sys.version_info < (3, 10), reason=OF_3_10)
+    @needs_3_10
     def test_views_for_scripts_need_no_libraries(self, lab, bare, pyz):
         found = [run(bare, pyz, *words, env=lab.environment) for words in (["list"], ["list", "--json"], ["metrics"])]
 

@@ -46,8 +46,8 @@ def test_wait_ends_in_time_with_inherited_sigalrm(lab, how):
 def test_waiters_acquire_in_order_of_arrival(lab, via):
     """Killed and terminated waiters do not disturb the order of the others."""
     holder = lab.hold("job")
-    waiters = [lab.start_waiter("job", tag=number) for number in range(30)]
-    killed, ended = {3, 4, 17, 29}, {8, 20, 21}
+    waiters = [lab.start_waiter("job", tag=number) for number in range(40)]
+    killed, ended = {3, 4, 17, 39}, {8, 20, 21}
     for number in killed:
         waiters[number].kill()
     for number in ended:
@@ -58,9 +58,9 @@ def test_waiters_acquire_in_order_of_arrival(lab, via):
     finish(holder)
     statuses = [finish(process)[0] for process in waiters]
 
-    expected = [number for number in range(30) if number not in killed | ended]
+    expected = [number for number in range(40) if number not in killed | ended]
     assert lab.read_log() == list(map(str, expected))
-    assert [number for number in range(30) if statuses[number] == 0] == expected
+    assert [number for number in range(40) if statuses[number] == 0] == expected
     assert lab.list() == []
 
 

@@ -210,6 +210,8 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
 
 def is_used(name: str, options: dict[str, Any]) -> bool:
     """Return whether a name has a holder or a waiter."""
-    return bool(
-        visit_queue(name, options, lambda queue: queue and list_living(queue, filter(is_published, queue.list_files())))
-    )
+
+    def list_tickets(queue: Any) -> Any:
+        return queue and list_living(queue, filter(is_published, queue.list_files()))
+
+    return bool(visit_queue(name, options, list_tickets))

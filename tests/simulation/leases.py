@@ -548,14 +548,12 @@ def main():
         lived = live_through(seed, min(1.0, options.hours))
         hours, commands, seed = hours + lived.now / 3600, commands + lived.commands, seed + 1
         if lived.violation:
-            print(
-                f"{lived.violation}, after {lived.now:.3f} s\nreplay: python -m simulation.leases --engine {options.engine} --seed {seed - 1}"
-            )
+            replay = f"python -m simulation.leases --engine {options.engine} --seed {seed - 1}"
+            print(f"{lived.violation}, after {lived.now:.3f} s\nreplay: {replay}")
             break
     seconds, is_broken = real_time.process_time() - begin, bool(lived.violation)
-    print(
-        f"{options.engine}: {hours:.1f} virtual hours, {commands} commands, {seconds:.1f} CPU s, {int(is_broken)} broken"
-    )
+    lived = f"{hours:.1f} virtual hours, {commands} commands, {seconds:.1f} CPU s"
+    print(f"{options.engine}: {lived}, {int(is_broken)} broken")
     sys.exit(is_broken)
 
 
