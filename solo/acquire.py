@@ -9,21 +9,21 @@ from solo.kernel import FOREVER, NO_WAIT, close
 from solo.modes import Claim, plan_claims
 from solo.obstacles import read_claim
 from solo.queue import Attempt, wait_silently
-from solo.tickets import Queue, finish_handoff
+from solo.tickets import FileQueue, Queue, Ticket, finish_handoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
-    from solo.contention.protocols import Block, Describe, Policy, Ticket, Watch
-    from solo.contention.protocols import Queue as AnyQueue
+    from solo.contention.policies import Policy
+    from solo.contention.protocols import Block, Describe, Watch
     from solo.identity import Origin, Process
     from solo.plan import Plan
     from solo.record import Record
     from solo.start import Starter
 
-    MakeQueue = Callable[[Directory | None, str, Origin], AnyQueue]
+    MakeQueue = Callable[[Directory | None, str, Origin], Queue]
     Result = TypeVar("Result")
 ATTEMPTS = 20
 OF_SOME_RUNS = (b"SOLO_SLOT", b"SOLO_TTL", b"SOLO_VIA_KEY")  # the variables that a run sets only with some options
@@ -146,10 +146,10 @@ def add_waited(error: BaseException, plan: "Plan") -> None:
         error.args = (f"{error}{describe_waited(plan.wait)}",)
 
 
-def open_queue(base: "Directory | None", name: str, origin: "Origin") -> "AnyQueue":
+def open_queue(base: "Directory | None", name: str, origin: "Origin") -> "Queue":
     """Return the queue of a name, as files in `base` or, if that is None, as sockets."""
     if base is not None:
-        return Queue(open_parts(base, split_name(name)), origin, base.path)
+        return FileQueue(open_parts(base, split_name(name)), origin, base.path)
     from solo.contention.sockets import SocketQueue
 
     return SocketQueue(name, origin)
@@ -165,7 +165,7 @@ def remove_unseen_holds(holds: "Iterable[Ticket]") -> None:
     """Remove the unseen holds beside `holds`, of a name before its parents. Call it once the command runs."""
     gone: set[tuple[Process, str, str]] = set()
     for hold in reversed(list(holds)):
-        if isinstance(hold.queue, Queue) and hold.queue.unseen:
+        if isinstance(hold.queue, FileQueue) and hold.queue.unseen:
             hold.queue.remove_unseen(read_claim(hold), gone)
 
 

@@ -17,6 +17,8 @@ from solo.errors import SoloError, Vanished
 from solo.kernel import CLOSED, FOREVER, SAFELY, Opened, try_lock, wait_lock, write_whole
 from solo.modes import EXCLUSIVE, MODES, is_stronger
 
+TYPE_CHECKING = False
+
 GATE = ".gate"
 DIGITS = 20  # so that the order of numbers is the order of file names
 LINE_SIZE = DIGITS + 1
@@ -28,7 +30,25 @@ LEAST_PATIENCE = 1.0  # seconds, whatever is left of --wait: a last look needs t
 
 
 class Gate(Opened):
-    """The gate of the name whose directory is `place`; `with gate:` locks it.
+    """The gate of a name, whatever it is kept as. `with gate:` locks it until `deadline`. This one counts no skips."""
+
+    deadline: float
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> "Gate": ...
+        def __exit__(self, *_: object) -> None: ...
+
+    def count_skip(self, mode: str) -> "int | None":
+        """Count a skip. Return those of `mode` before it, None if they cannot be kept. Gate locked."""
+        return None
+
+    def restore_skips(self) -> None:
+        """Count the skips again that our hold ended, and close the gate: nothing ran, as something else was busy."""
+
+
+class FileGate(Gate):
+    """The gate of the name whose directory is `place`.
 
     `boot` is the boot id of this machine, `deadline` that of the contender, FOREVER without --wait. `text` is what the
     gate said when it was last locked, with what we wrote since. `number` and `mode` are those of our last ticket, the
@@ -46,7 +66,7 @@ class Gate(Opened):
 
     # --- the mutex ------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> "Gate":
+    def __enter__(self) -> "FileGate":
         """Lock and read the gate. Raises SoloError if one process keeps it for GATE_PATIENCE, Busy if `deadline` comes
         first, Vanished without a directory.
         """
@@ -161,7 +181,6 @@ class Gate(Opened):
     # --- skips ----------------------------------------------------------------------------------------------------
 
     def count_skip(self, mode: str) -> "int | None":
-        """Count a skip. Return those of `mode` before it, None if they cannot be kept. Gate locked."""
         at = MODES.index(mode)
         try:
             skips = self.read_skips()[at]
@@ -171,7 +190,6 @@ class Gate(Opened):
             return None
 
     def restore_skips(self) -> None:
-        """Count the skips again that our hold ended, and close the gate: nothing ran, as something else was busy."""
         try:
             with self:
                 # Beside a hold that is not exclusive, another contender may have run since, which ended them for good.

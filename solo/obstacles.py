@@ -9,20 +9,22 @@ import posix
 from solo.errors import Busy
 from solo.identity import Process, walk_parents
 from solo.modes import EXCLUSIVE, Claim, allot_slots, find_conflicts
-from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT, UNPUBLISHED, UNSEEN
+from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT, UNPUBLISHED, UNSEEN, Queue, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from solo.contention.protocols import Policy, Queue, Ticket  # protocols name the types of all
     from solo.record import Record
 
 
 def find_obstacles(
-    queue: "Queue", record: "Record", waiting: "Ticket | None", policy: "Policy | None" = None
+    queue: "Queue",
+    record: "Record",
+    waiting: "Ticket | None",
+    ignores: "Callable[[Ticket, Record], bool] | None" = None,
 ) -> "tuple[list[Ticket], list[tuple[int, int]]]":
-    """Return the nearest waiter before `waiting`, ours, that the `policy` does not ignore, else the conflicting holds; and
+    """Return the nearest waiter before `waiting`, ours, that the policy does not ignore, else the conflicting holds; and
     our slots if there are neither. Removes the dead tickets it finds. Raises SoloError.
     """
     files = queue.list_files() if waiting is None else queue.list_files(waiting.file)
@@ -34,7 +36,7 @@ def find_obstacles(
         nearest = max(waiters)  # not sorted: mostly the first one lives
         ticket = find_living(queue, nearest)
         if ticket is not None:
-            if not (policy and policy.ignores(ticket, record)):
+            if ignores is None or not ignores(ticket, record):
                 return [ticket], []
             ticket.close()
         waiters.remove(nearest)

@@ -24,11 +24,12 @@ from solo.identity import read_stat
 from solo.kernel import FOREVER, NO_WAIT, block_wake_signal, is_woken, restore_mask
 from solo.modes import EXCLUSIVE, SLOTS, find_conflicts
 from solo.obstacles import close_all, find_holds, find_obstacles, find_own_ancestors, make_busy, read_claim
-from solo.tickets import HOLD, SEAT
+from solo.tickets import HOLD, SEAT, Queue, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.contention.protocols import Block, Describe, Policy, Queue, Ticket, Watch
+    from solo.contention.policies import Policy
+    from solo.contention.protocols import Block, Describe, Watch
     from solo.record import Record
     from solo.start import Starter
 
@@ -139,7 +140,8 @@ class Attempt:
     def look(self) -> None:
         """Find the tickets in our way, and the slots for us if there are none. Gate locked."""
         close_all(self.obstacles)
-        self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, self.policy)
+        ignores = None if self.policy is None else self.policy.ignores
+        self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, ignores)
 
     def leave_queue(self) -> None:
         """Give up our waiting ticket now that we have the hold; an exclusive one once our command has started."""

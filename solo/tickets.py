@@ -7,16 +7,13 @@ from time import time
 from solo import kernel
 from solo.directories import STICKY, Directory, explain
 from solo.errors import SoloError
-from solo.gate import DIGITS, LARGEST, Gate
+from solo.gate import DIGITS, LARGEST, FileGate, Gate
 from solo.identity import Origin, Process, is_alive, read_uptime
 from solo.kernel import CLOSED, SAFELY, Opened, close, list_directory, say_promptly, try_lock, wait_lock, write_whole
 from solo.modes import COMPATIBLE, SLOTS, Claim
 from solo.record import SIZE_LIMIT, Record, format_record, format_start, parse_record
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from solo.contention.protocols import Queue as AnyQueue  # protocols name the types of all
-    from solo.contention.protocols import Ticket as AnyTicket  # the same
 
 UNPUBLISHED, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
@@ -27,10 +24,29 @@ MOST_OPEN = 64  # holds of one name that are watched at once, or kept though the
 LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 
 
-class Numbered(Opened):
-    """A ticket of either kind: `file` is its name, in whose order contenders arrived. To close another's ends nothing."""
+class Ticket(Opened):
+    """A ticket in `queue`, ours or another contender's, whatever it is kept as. To close another's ends nothing.
 
+    `file` is its name, in whose order contenders arrived; `state` is as it was found. `record` and `owner_uid`, whose word
+    the record is, are None until the record was read.
+    """
+
+    queue: "Queue"
     file: str
+    state: str
+    record: "Record | None"
+    owner_uid: "int | None"
+
+    if TYPE_CHECKING:
+
+        @property
+        def is_open(self) -> bool: ...
+        def read_record(self) -> "Record | None": ...
+        def complete(self, child: Process) -> None: ...
+        def wait_end(self, deadline: float) -> bool: ...
+        def has_left(self) -> bool: ...
+        def open_watches(self) -> tuple[list[int], bool]: ...
+        def release(self) -> None: ...
 
     @property
     def number(self) -> int:
@@ -41,18 +57,17 @@ class Numbered(Opened):
         return self.file.startswith(HOLD)
 
 
-class Ticket(Numbered):
-    """A ticket, ours or another contender's: `file` in the directory of `queue`, open as `fd`, in `state`.
+class FileTicket(Ticket):
+    """The ticket kept as `file` in the directory of `queue`, open as `fd`. `size`: of our file, in bytes."""
 
-    `record` and `owner_uid`, the user of the file, are None until the record was read. `size`: of our file, in bytes.
-    """
+    queue: "FileQueue"
 
     def __init__(
-        self, queue: "Queue", file: str, fd: int, state: str, record: "Record | None" = None, size: int = 0
+        self, queue: "FileQueue", file: str, fd: int, state: str, record: "Record | None" = None, size: int = 0
     ) -> None:
         self.queue, self.file, self.fd, self.state = queue, file, fd, state
         self.record, self.size = record, size
-        self.owner_uid: int | None = None
+        self.owner_uid = None
 
     @property
     def is_open(self) -> bool:
@@ -116,7 +131,7 @@ class Ticket(Numbered):
         self.close()
 
 
-def finish_handoff(queue: "AnyQueue") -> None:
+def finish_handoff(queue: "Queue") -> None:
     """Release the waiting ticket that our hold in `queue` keeps until its command has started."""
     kept, queue.kept = queue.kept, None
     if kept is not None:
@@ -124,22 +139,47 @@ def finish_handoff(queue: "AnyQueue") -> None:
 
 
 class Queue:
-    """The queue of one name, in the directory `place`.
+    """The queue of one name, whatever it is kept as.
 
     `origin` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the
-    records of those among them whose command may run where we cannot look, by their files; `newest` the digits of our
-    last number; `is_new` whether our ticket was the first that this gate numbered; `kept` the ticket that our holder
-    had as a waiter, or None; `base` the path of the directory of all names, "" if nobody asks.
+    records of those among them whose command may run where we cannot look, by their files; `is_new` whether our ticket
+    was the first that this gate numbered; `kept` the ticket that our holder had as a waiter, or None; `base` the path of
+    the directory of all names, "" if nobody asks.
     """
+
+    origin: "Origin"
+    gate: "Gate"
+    files: "list[str]"
+    unseen: "dict[str, Record]"
+    is_new = False
+    kept: "Ticket | None" = None
+    base = ""
+
+    if TYPE_CHECKING:
+
+        def leave(self) -> None: ...
+        def list_files(self, before: str = "/") -> list[str]: ...
+        def open_ticket(self, file: str) -> Ticket | None: ...
+        def look(self, file: str) -> Ticket | None: ...
+        def publish(self, kind: str, record: Record) -> Ticket | None: ...
+        def remove(self, file: str) -> None: ...
+
+    def shorten(self, name: str) -> str:
+        """Return a name as the records of this queue have it: sockets have less room."""
+        return name
+
+
+class FileQueue(Queue):
+    """The queue in the directory `place`. `newest`: the digits of our last number."""
+
+    gate: FileGate
 
     def __init__(self, place: "Directory", origin: "Origin", base: str = "") -> None:
         self.place, self.origin, self.base = place, origin, base
-        self.gate = Gate(place, origin.boot)
-        self.kept: AnyTicket | None = None
-        self.files: list[str] = []
-        self.unseen: dict[str, Record] = {}
+        self.gate = FileGate(place, origin.boot)
+        self.files = []
+        self.unseen = {}
         self.newest = "0"
-        self.is_new = False
 
     def leave(self) -> None:
         """Close the gate and the directory. Only the tickets stay open; the queue is of no use any more."""
@@ -149,10 +189,6 @@ class Queue:
 
     def fail(self, file: str, reason: "str | None") -> SoloError:
         return SoloError(f"cannot read {self.place.path}/{file}: {reason}")
-
-    def shorten(self, name: str) -> str:
-        """Return a name as the records of this queue have it: sockets have less room."""
-        return name
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -166,7 +202,7 @@ class Queue:
             raise SoloError(f"cannot list {self.place.path}: {error.strerror}") from None
         return self.files
 
-    def open_ticket(self, file: str) -> "Ticket | None":
+    def open_ticket(self, file: str) -> "FileTicket | None":
         """Return a ticket with its state, None if it is gone or no ticket of another user. Raises SoloError."""
         try:
             fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
@@ -176,7 +212,7 @@ class Queue:
             if is_foreign(self.place, file):
                 return None  # solo makes tickets that all users of the directory can open
             raise self.fail(file, explain(file, error, self.place)) from None
-        ticket = Ticket(self, file, fd, LIVE)
+        ticket = FileTicket(self, file, fd, LIVE)
         try:
             if try_lock(fd, LOCK_SH):
                 ticket.state = self.judge(ticket)
@@ -187,7 +223,7 @@ class Queue:
 
     look = open_ticket  # for callers that only show the ticket
 
-    def judge(self, ticket: Ticket) -> str:
+    def judge(self, ticket: FileTicket) -> str:
         """Return the state of an unlocked ticket: dead, unless its record names a command that lives. Raises SoloError."""
         stat = posix.fstat(ticket.fd)
         if not ticket.is_hold or not stat.st_nlink:
@@ -219,7 +255,7 @@ class Queue:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def publish(self, kind: str, record: "Record") -> "Ticket | None":
+    def publish(self, kind: str, record: "Record") -> "FileTicket | None":
         """Make our ticket; None if the gate was removed. Gate locked. Raises SoloError."""
         directory = self.place.fd
         fd = CLOSED
@@ -279,7 +315,7 @@ class Queue:
         self.newest = f"{number:0{DIGITS}d}"
         return self.newest
 
-    def write_ticket(self, file: str, fd: int, record: "Record") -> Ticket:
+    def write_ticket(self, file: str, fd: int, record: "Record") -> FileTicket:
         """Write the record into our new file and lock it. Raises OSError."""
         if self.place.shared:
             posix.fchmod(fd, self.place.mode & READABLE)  # the umask of a program is its own
@@ -287,7 +323,7 @@ class Queue:
         text = format_record(record)
         write_whole(fd, text, 0)
         flock(fd, LOCK_EX | LOCK_NB)
-        return Ticket(self, file, fd, LIVE, record, len(text))
+        return FileTicket(self, file, fd, LIVE, record, len(text))
 
     def remove_unseen(self, claim: "Claim", gone: "set[tuple[Process, str, str]]") -> None:
         """Remove the unseen holds that conflict with `claim`, with which our command runs now, and all others of their

@@ -18,7 +18,7 @@ import pytest
 from conftest import PATIENCE, do_when, find_holders, finish, in_thread, until
 
 import solo
-from solo.contention import ofd
+from solo.process import ofd
 
 
 def test_holder_is_listed_and_others_are_busy(lab, kind):

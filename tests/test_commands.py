@@ -33,7 +33,7 @@ from solo.contention.evict import Eviction
 from solo.directories import open_base, open_parts
 from solo.identity import read_origin
 from solo.text.users import find_user
-from solo.tickets import MOST_OPEN, Queue
+from solo.tickets import MOST_OPEN, FileQueue
 
 # --- names -------------------------------------------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ def test_stop_ends_more_tickets_than_it_keeps_open(lab):
 def test_eviction_signals_all_waiters_before_any_holder(lab):
     holder = lab.hold("job")
     waiters = [lab.start_waiter("job", tag="ran") for _ in range(2)]
-    queue = Queue(open_parts(open_base(str(lab.directory), str(lab.directory)), ["job"]), read_origin())
+    queue = FileQueue(open_parts(open_base(str(lab.directory), str(lab.directory)), ["job"]), read_origin())
     [hold, waiting, closed] = [queue.open_ticket(file) for file in sorted(queue.list_files())]
     closed.read_record()
     closed.close()
@@ -373,8 +373,8 @@ def test_eviction_signals_all_waiters_before_any_holder(lab):
 
 LIST_LATE = """
 from solo.commands import stop
-from solo.tickets import Queue
-list_files, calls = Queue.list_files, []
+from solo.tickets import FileQueue
+list_files, calls = FileQueue.list_files, []
 def has_acquired(queue):
     files = os.listdir(queue.place.path)
     return not any(file.startswith(".seat.") for file in files) and sys.argv[1] not in files
@@ -386,7 +386,7 @@ def list_early(queue, *words):
         while not has_acquired(queue):
             time.sleep(0.01)
     return files
-Queue.list_files = list_early
+FileQueue.list_files = list_early
 sys.exit(stop.run(dict(dir=os.environ["SOLO_DIR"], kill_after=3600.0, waiting=True), ["job"]))
 """
 

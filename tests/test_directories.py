@@ -12,7 +12,7 @@ from test_process_1 import find_chain
 
 from solo.directories import open_base, open_parts
 from solo.identity import read_origin
-from solo.tickets import MOST_OPEN, Queue
+from solo.tickets import MOST_OPEN, FileQueue
 
 
 @pytest.mark.host
@@ -457,7 +457,7 @@ def test_clean_keeps_names_of_root_in_sticky_base(shared):
     shared.run("-n", "own", "true", user=NOBODY)
     from solo.commands import clean
 
-    queue = Queue(open_parts(open_base(str(shared.directory), True), ["job"]), read_origin())
+    queue = FileQueue(open_parts(open_base(str(shared.directory), True), ["job"]), read_origin())
     base = open_base(str(shared.directory), True)
     with queue.gate:
         assert not clean.remove_name("job", queue, base)

@@ -12,7 +12,7 @@ from readers import TARGETS
 
 from solo import identity, kinds, record
 from solo.engines import engine, targets
-from solo.gate import Gate
+from solo.gate import FileGate
 from solo.history import reader
 
 SHARE = 500  # inputs for each share of a target
@@ -84,7 +84,7 @@ WHOLE = {"read_duration": kinds.read_duration, "unquote": record.unquote, "parse
         ("words", kinds, {"read_duration": ignore_the_rest}),
         ("quoted", record, {"unquote": lambda word: WHOLE["unquote"](word).replace(b"\xff", b"")}),
         ("journal", reader, {"parse": lambda name, data: WHOLE["parse"](name, data.removesuffix(b"\n") + b"\n")}),
-        ("gate", Gate, {"read_counter": take_any_counter}),
+        ("gate", FileGate, {"read_counter": take_any_counter}),
         ("stat", identity, {"parse_stat": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),
         ("entry_record", engine, {"parse_entry_record": give_up}),

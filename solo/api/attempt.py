@@ -19,11 +19,10 @@ from solo.obstacles import find_living, read_claim
 from solo.plan import Plan
 from solo.queue import wait_silently
 from solo.record import Record
-from solo.tickets import HOLD, READABLE, SEAT, Queue, Ticket
+from solo.tickets import HOLD, READABLE, SEAT, FileQueue, FileTicket, Queue
 
 if TYPE_CHECKING:
     from solo.api.lock import Lock  # a Lock makes its Attempts
-    from solo.contention.protocols import Queue as AnyQueue
 
 all_attempts: "set[LockAttempt]" = set()
 
@@ -45,7 +44,7 @@ class LockAttempt:
         self.is_abandoned = False
         self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
         self.holds: list[Any] = []  # the acquired ones and locked files
-        self.queues: list[AnyQueue] = []
+        self.queues: list[Queue] = []
 
     def try_here(self) -> bool:
         """Acquire it in this thread. Return False if it would have to wait."""
@@ -125,7 +124,7 @@ class LockAttempt:
                 acquire_further(lock.name, named, lambda: lock_files(*files, is_program=True))
             remove_unseen_holds(named.values())
             for hold in named.values():
-                if not isinstance(hold.queue, Queue):
+                if not isinstance(hold.queue, FileQueue):
                     hold.queue.leave()  # its watches are not needed any more
             return Hold(lock.names, named, holds)
         except BaseException as error:
@@ -139,7 +138,7 @@ class LockAttempt:
                 error.tickets = ()
             raise
 
-    def make_queue(self, base: Optional[Directory], name: str, origin: Origin) -> "AnyQueue":
+    def make_queue(self, base: Optional[Directory], name: str, origin: Origin) -> Queue:
         """Return the queue of `name`: files in `base`, or sockets if that is None."""
         queue: Any = None
         if base is not None:
@@ -152,7 +151,7 @@ class LockAttempt:
 
             queue = OwnSocketQueue(name, origin)
         self.queues.append(queue)
-        return cast("AnyQueue", queue)
+        return cast("Queue", queue)
 
     def find_own_tickets(self) -> list[Any]:
         """Return the tickets that cannot be released while this attempt waits: those of its own thread or task; if the
@@ -166,7 +165,7 @@ class LockAttempt:
             for ticket in hold._tickets
         ]
 
-    def refuse_own_tickets(self, queue: "AnyQueue", wanted: Claim) -> None:
+    def refuse_own_tickets(self, queue: Queue, wanted: Claim) -> None:
         """Under the gate: raise SoloError if it would wait without limit for itself, or for a waiter that waits for it."""
         if self.deadline != FOREVER:
             return
@@ -235,7 +234,7 @@ class Own:
     def publish(self, kind: str, record: Record) -> Any:
         attempt: LockAttempt = blocking.mine.attempt
         if kind == SEAT:
-            attempt.refuse_own_tickets(cast("AnyQueue", self), record.claim)
+            attempt.refuse_own_tickets(cast("Queue", self), record.claim)
             if attempt.waiter is None:
                 raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
         ticket = super().publish(kind, record)  # type: ignore[misc]
@@ -246,10 +245,10 @@ class Own:
         return ticket
 
 
-class OwnQueue(Own, Queue):
+class OwnQueue(Own, FileQueue):
     """A queue of files."""
 
-    def write_ticket(self, file: str, fd: int, record: Record) -> Ticket:
+    def write_ticket(self, file: str, fd: int, record: Record) -> FileTicket:
         if self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode:  # lost to the umask of the program
             os.fchmod(fd, self.place.mode & READABLE)
         return super().write_ticket(file, fd, record)

@@ -9,7 +9,7 @@ from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.launcher import Run
+    from solo.text.events import Run
 
 STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
 LIMIT = 2000  # bytes of the last text: with the longest name a message stays below PIPE_BUF, so one write sends it

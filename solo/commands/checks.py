@@ -32,7 +32,7 @@ from solo.kernel import SAFELY, decode
 from solo.options import FILE, HOME_PLACE, USERS_PLACE
 from solo.process.prctl import load_prctl
 from solo.text.remedies import explain, explain_file, find_nearest, quote_path
-from solo.tickets import DEAD, HOLD, READABLE, SEAT, Queue, is_foreign, is_published, is_ticket
+from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket
 
 Findings = Iterator[tuple[str, str]]
 SUSPICIOUS = 10  # names made from commands of one program
@@ -125,7 +125,7 @@ def examine_names(place: Directory) -> Findings:
             # In a directory of all users each of them may have names of its own.
             yield NOTE if place.mode & STICKY and is_foreign(place, name) else BAD, str(inner)
             continue
-        queue = Queue(inner, origin)
+        queue = FileQueue(inner, origin)
         if GATE in files:
             yield from examine_gate(inner)
         for file in sorted(filter(is_published, filter(is_ticket, files))):
@@ -142,7 +142,7 @@ def examine_gate(place: Directory) -> Findings:
         yield BAD, f"cannot lock {place.path}/{GATE}: {explain_file(place, GATE, error)}"
 
 
-def examine_ticket(queue: Queue, file: str) -> Findings:
+def examine_ticket(queue: FileQueue, file: str) -> Findings:
     try:
         ticket = queue.look(file)
         is_damaged = ticket is None or ticket.is_hold and ticket.state is DEAD and ticket.read_record() is None

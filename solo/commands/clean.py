@@ -24,7 +24,7 @@ from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, list_directory, say
 from solo.obstacles import find_living, list_living
 from solo.text.width import print_clean
-from solo.tickets import READABLE, UNPUBLISHED, Queue, is_published
+from solo.tickets import READABLE, UNPUBLISHED, FileQueue, is_published
 
 LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_names; some users choose such names
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
@@ -137,7 +137,7 @@ def clean(name: str, base: Any, options: dict[str, Any]) -> Any:
     return visit_queue(name, options, lambda queue: queue and clean_queue(name, queue, base))
 
 
-def clean_queue(name: str, queue: Queue, base: Any) -> str | None:
+def clean_queue(name: str, queue: FileQueue, base: Any) -> str | None:
     with queue.gate:
         before = queue.list_files()
         for file in before:
@@ -157,7 +157,7 @@ def clean_queue(name: str, queue: Queue, base: Any) -> str | None:
         return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead else None
 
 
-def remove_name(name: str, queue: Queue, base: Any) -> bool:
+def remove_name(name: str, queue: FileQueue, base: Any) -> bool:
     """Remove the gate and directory of a name. Return False if it must stay, or a contender made a new gate first.
 
     A name that root made in a sticky directory stays: if another user created it again, all others would be refused.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from solo.contention.protocols import Ticket
     from solo.record import Descriptor
+    from solo.tickets import Ticket
 
 WORDS_SIZE = 1 << 20  # bytes read of a command line
 SLEEP = ("/usr/bin/sleep", "/bin/sleep")

@@ -20,7 +20,7 @@ from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.describe import format_duration, format_rough
 from solo.text.tables import NOTE, format_json, format_times, make_row, print_rows
-from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
+from solo.tickets import LIVE, ORPHANED, FileQueue, is_published, is_ticket
 
 Row = dict[str, Any]
 COLUMNS = "NAME STATE MODE LAUNCHER CHILD FOR USER USUAL VIA HOST DIRECTORY NOTE COMMAND".split()
@@ -118,7 +118,7 @@ def find_queues(directory: str | None, via: str | None, origin: Any, names: list
     """Yield (name, "file" or "socket", queue or SoloError that refuses it, files of tickets), as `collect` wants."""
     if via in (None, FILE) and (base := open_existing(directory)):
         for name, place, files in find_files(base, names):
-            queue: Any = place if isinstance(place, SoloError) else Queue(place, origin)
+            queue: Any = place if isinstance(place, SoloError) else FileQueue(place, origin)
             yield name, FILE, queue, list(filter(is_ticket, files))
         close(base.fd)
     if via in (None, SOCKET):

@@ -17,7 +17,7 @@ from solo.modes import EXCLUSIVE, MODES, Claim, find_conflicts, plan_claims
 from solo.obstacles import read_claim
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
-from solo.tickets import LIVE, ORPHANED, Queue, is_published
+from solo.tickets import LIVE, ORPHANED, FileQueue, is_published
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def open_queue(name: str, options: dict[str, Any], origin: Any) -> Any:
         return SocketQueue(name, origin)
     try:
         base = open_base(find_base(options.get("dir")), options.get("dir"))
-        return Queue(open_below(base, split_name(name)), origin, base.path)
+        return FileQueue(open_below(base, split_name(name)), origin, base.path)
     except FileNotFoundError:
         return None
 

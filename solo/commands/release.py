@@ -16,14 +16,13 @@ from solo.process.owners import describe_pid
 from solo.process.tree import end
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
-from solo.tickets import Queue
+from solo.tickets import FileQueue, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from solo.contention.protocols import Ticket
     from solo.identity import Process
 
 NOT_KEPT = "not held by solo hold"
@@ -44,7 +43,7 @@ class KeptHold:
     All tickets of one call of `solo hold` share `call`: the user, launcher and process.
     """
 
-    def __init__(self, queue: "Queue", ticket: "Ticket") -> None:
+    def __init__(self, queue: "FileQueue", ticket: "Ticket") -> None:
         assert ticket.record and ticket.record.child and ticket.owner_uid is not None
         self.queue, self.ticket, self.record = queue, ticket, ticket.record
         self.process: Process = ticket.record.child
@@ -66,7 +65,7 @@ class KeptHold:
             raise SoloError(f"cannot release it: {error.strerror}") from None
 
 
-def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool:
+def release(name: str, queue: "FileQueue | None", options: "dict[str, Any]") -> bool:
     """Release the kept hold of one name, and those of its parents that only it needs. Raises SoloError."""
     if queue is None:
         raise SoloError(NOT_KEPT)
@@ -124,7 +123,7 @@ def is_kept(name: str, options: "dict[str, Any]", hold: KeptHold) -> bool:
     return visit_same(name, options, hold, lambda _: None)
 
 
-def find_kept(queue: "Queue", holds: "list[Ticket]") -> "list[KeptHold]":
+def find_kept(queue: "FileQueue", holds: "list[Ticket]") -> "list[KeptHold]":
     """Return those of `holds` that `solo hold` left, the oldest first."""
     kept = [hold for hold in holds if hold.record and hold.record.is_kept]
     return [KeptHold(queue, hold) for hold in sorted(kept, key=lambda hold: hold.number)]
@@ -142,7 +141,7 @@ def explain_others(name: str, options: "dict[str, Any]", holds: "list[Ticket]", 
     return f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""
 
 
-def choose(name: str, queue: "Queue", options: "dict[str, Any]") -> KeptHold:
+def choose(name: str, queue: "FileQueue", options: "dict[str, Any]") -> KeptHold:
     """Return the kept hold of --pid, else of the nearest ancestor, else the user's only one. Raises SoloError."""
     pid = options.get("pid")
     holds = list_holds(queue)

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from solo.commands.lookup import plan_exclusive
-from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer
+from solo.engines.engine import INVALID_ANSWER, Gone
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import describe_entries
 from solo.engines.targets import open_engine
@@ -36,7 +36,7 @@ def look(via: str, is_view: bool = True) -> Iterator[Any]:
     except SoloError:
         raise
     except (Gone, *INVALID_ANSWER) as error:
-        raise make_invalid_answer(engine, error) from None
+        raise engine.make_invalid_answer(error) from None
     finally:
         with suppress(Exception):  # we held nothing there
             engine.release()

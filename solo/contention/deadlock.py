@@ -24,22 +24,19 @@ from solo.kernel import DIRECTORY, SAFELY, close, read_file, wait_lock
 from solo.modes import Claim, find_conflicts, plan_claims
 from solo.obstacles import find_own_ancestors, list_holds, read_claim
 from solo.process.owners import describe_pid, vouches
-from solo.tickets import LIVE, SEAT, Queue, is_ticket
+from solo.tickets import LIVE, SEAT, FileQueue, FileTicket, Queue, Ticket, is_ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from solo.contention.protocols import Queue as AnyQueue
-    from solo.contention.protocols import Ticket
     from solo.record import Record
-    from solo.tickets import Ticket as FileTicket
 
 CHILDREN_SIZE = 1 << 20  # bytes of a /proc/PID/task/TID/children
 PATIENCE = 1.0  # seconds for a contender that joined after us to find the same circle, and to leave
 
 
-def refuse_deadlock(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> None:
+def refuse_deadlock(queue: "Queue", record: "Record", waiting: "Ticket") -> None:
     """Raise SoloError if the run of `record`, which waits in `queue`, would wait for a run that waits for it."""
     try:
         before: list[int] = []
@@ -55,11 +52,11 @@ def refuse_deadlock(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> N
         raise SoloError(describe_circle(circle))
 
 
-def find_circle(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> "list[Ticket]":
+def find_circle(queue: "Queue", record: "Record", waiting: "Ticket") -> "list[Ticket]":
     """Return the closed tickets of a circle: a hold in our way, a waiter that it waits for, and so on to our own hold."""
     seen: set[tuple[Process, int]] = set()
 
-    def search(queue: "AnyQueue", claim: "Claim", waiting: "Ticket", is_first: bool) -> "list[Ticket]":
+    def search(queue: "Queue", claim: "Claim", waiting: "Ticket", is_first: bool) -> "list[Ticket]":
         for hold in list_in_the_way(queue, claim, waiting):
             if hold.record is None or (hold.record.launcher, hold.number) in seen:
                 continue
@@ -81,7 +78,7 @@ def find_circle(queue: "AnyQueue", record: "Record", waiting: "Ticket") -> "list
     return search(queue, record.claim, waiting, True)
 
 
-def list_in_the_way(queue: "AnyQueue", claim: "Claim", waiting: "Ticket") -> "list[Ticket]":
+def list_in_the_way(queue: "Queue", claim: "Claim", waiting: "Ticket") -> "list[Ticket]":
     """Return the holds that conflict with `claim`, or with a waiter ahead of the ticket `waiting`, closed."""
     holds = list_holds(queue)
     claims = list(map(read_claim, holds))
@@ -135,7 +132,7 @@ def list_below(pid: int) -> "Iterator[int]":
             continue  # it has just ended
 
 
-def open_waiting(pid: int, ours: "AnyQueue") -> "Iterator[FileTicket]":
+def open_waiting(pid: int, ours: "Queue") -> "Iterator[FileTicket]":
     """Yield the waiting tickets of a process, of those that it has open: a waiter opens the ticket ahead too."""
     try:
         opened = posix.listdir(f"/proc/{pid}/fd")
@@ -147,7 +144,7 @@ def open_waiting(pid: int, ours: "AnyQueue") -> "Iterator[FileTicket]":
             if not (file.startswith(SEAT) and is_ticket(file)):
                 continue
             theirs = posix.stat(f"/proc/{pid}/fd/{fd}")
-            queue = Queue(Directory(posix.open(folder, DIRECTORY), folder, PRIVATE, False), ours.origin)
+            queue = FileQueue(Directory(posix.open(folder, DIRECTORY), folder, PRIVATE, False), ours.origin)
         except OSError:
             continue
         ticket = queue.look(file)
@@ -163,7 +160,7 @@ def open_waiting(pid: int, ours: "AnyQueue") -> "Iterator[FileTicket]":
 def wait_newest(circle: "list[Ticket]", record: "Record") -> None:
     """If another waiter of the circle joined after us, wait for it to leave: it finds the circle as well."""
     newest = max(circle[1::2], key=lambda ticket: ticket.record.since if ticket.record else 0.0)
-    if newest.record is None or newest.record.since <= record.since or not isinstance(newest.queue, Queue):
+    if newest.record is None or newest.record.since <= record.since or not isinstance(newest.queue, FileQueue):
         return
     try:
         fd = posix.open(f"{newest.queue.place.path}/{newest.file}", posix.O_RDONLY | SAFELY)
@@ -191,7 +188,7 @@ def find_name(waiting: "Ticket") -> str:
     """Return the name in whose queue a waiting ticket is, among those that its run wants."""
     record = waiting.record
     assert record is not None
-    assert isinstance(waiting.queue, Queue)
+    assert isinstance(waiting.queue, FileQueue)
     path = waiting.queue.place.path
     wanted = [name for name, _ in plan_claims(record.names, record.claim) if path.endswith(f"/{name}")]
     return max(wanted, key=len, default=path)

@@ -15,13 +15,12 @@ from solo.process.owners import describe_pid, has_launcher, is_trusted, may_sign
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
-from solo.tickets import LIVE
+from solo.tickets import LIVE, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.record import Record
 
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended

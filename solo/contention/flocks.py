@@ -9,11 +9,11 @@ from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from solo.contention import ofd
 from solo.errors import Busy, SoloError
 from solo.identity import Process, descends_from, read_stat
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, Opened, close, decode, read_file, say, try_lock, wait_lock
 from solo.modes import EXCLUSIVE
+from solo.process import ofd
 from solo.process.watch import find_lock_owner
 from solo.tickets import read_boot_time
 

@@ -7,17 +7,16 @@ from time import monotonic, time
 
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, Superseded
-from solo.gate import Gate
+from solo.gate import FileGate
 from solo.kernel import FOREVER, WAKE_SIGNAL
 from solo.modes import INTEND_SHARED, MODES, SHARED, find_conflicts
 from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_own_ancestors, read_claim
 from solo.process.tree import open_recipient
 from solo.text.describe import describe_owner
-from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
+from solo.tickets import LIVE, MOST_OPEN, SEAT, Queue, Ticket, get_number, is_published
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.contention.protocols import Queue, Ticket  # protocols name the types of all
     from solo.plan import Plan
     from solo.record import Record
 
@@ -187,7 +186,7 @@ class ReplaceAfter(Replace):
         if oldest is None or conflicts(record, spared):
             return FOREVER
         if isinstance(self.limit, int):
-            assert isinstance(queue.gate, Gate)  # sockets count no skips: refused before
+            assert isinstance(queue.gate, FileGate)  # sockets count no skips: refused before
             skips = queue.gate.read_skips()[MODES.index(record.claim.mode)]
             return 0.0 if skips >= self.limit else FOREVER
         return oldest.since + self.limit - time()

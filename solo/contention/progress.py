@@ -14,13 +14,13 @@ from solo.modes import Claim, find_conflicts
 from solo.obstacles import list_living, read_claim
 from solo.text.describe import describe_holders, find_usual_run, format_duration, format_rough
 from solo.text.width import clean, cut
-from solo.tickets import HOLD, MOST_OPEN, SEAT
+from solo.tickets import HOLD, MOST_OPEN, SEAT, Queue, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from solo.contention.protocols import Block, Describe, Queue, Ticket
+    from solo.contention.protocols import Block, Describe
     from solo.history.usual import Usual
     from solo.record import Record
 

@@ -1,14 +1,8 @@
-"""The types of ticket, queue and policy whichever kind they are, and of what blocks a waiter. No run imports this file."""
+"""The types of what blocks a waiter. No run imports this file."""
 
 from collections.abc import Callable
-from typing import Optional, Protocol, Union
+from typing import Optional, Protocol
 
-from solo import tickets
-from solo.contention import policies, sockets
-
-Ticket = Union[tickets.Ticket, sockets.SocketTicket]
-Queue = Union[tickets.Queue, sockets.SocketQueue]
-Policy = policies.Policy
 Block = Callable[[float], bool]  # block until a deadline; return False if it came first
 Describe = Callable[[], tuple[Optional[int], str, str]]  # our position in the queue, the holder, a forecast or ""
 

@@ -16,19 +16,15 @@ from time import monotonic, sleep, time
 from solo.argv import parse
 from solo.contention.addresses import PREFIX, list_addresses
 from solo.errors import Busy, SoloError
-from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
+from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE, Gate
 from solo.identity import Origin, Process, read_namespace, read_stat
-from solo.kernel import CLOSED, FOREVER, Opened, close, decode, encode, read_boot_clock, read_file
+from solo.kernel import CLOSED, FOREVER, close, decode, encode, read_boot_clock, read_file
 from solo.modes import INTENTIONS, SLOTS, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
 from solo.process.watch import GATE_BUSY, describe_stuck, poll, wait_any
 from solo.record import Record, check_claim, format_tree, parse_tree, quote
-from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Numbered, finish_handoff
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from solo.contention.protocols import Ticket as AnyTicket  # protocols name the types of all
+from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Queue, Ticket, finish_handoff
 
 ADDRESS_MAX = 107  # bytes, after the first
 BACKLOG = 4096  # each connection stays in it, as nobody accepts
@@ -42,11 +38,13 @@ OF_PAIR = FIRST, SECOND = "1", "2"  # instead of names: for which name of a pair
 owners: "dict[tuple[str, str], int]" = {}  # by name and the rest of the address, of tickets that were shown before
 
 
-class SocketTicket(Numbered):
-    """As tickets.Ticket, with the `fd` of our socket, or of our connection to theirs, CLOSED if its backlog is full.
+class SocketTicket(Ticket):
+    """A ticket with the `fd` of our socket, or of our connection to theirs, CLOSED if its backlog is full.
 
     `text` is the last part of its address; `owner` the pid of its owner, 0: unknown; `watch` a Recipient of the command.
     """
+
+    queue: "SocketQueue"
 
     def __init__(
         self, queue: "SocketQueue", file: str, text: str, fd: int, owner: int = 0, record: "Record | None" = None
@@ -89,7 +87,7 @@ class SocketTicket(Numbered):
         self.close()
 
 
-class SocketGate(Opened):
+class SocketGate(Gate):
     """The guard mutex of a name as an address, which only one process can bind. It counts no skips."""
 
     def __init__(self, name: str) -> None:
@@ -134,26 +132,16 @@ class SocketGate(Opened):
         finally:
             close(fd)
 
-    def count_skip(self, mode: str) -> "int | None":
-        return None
 
-    def restore_skips(self) -> None:
-        pass
-
-
-class SocketQueue:
+class SocketQueue(Queue):
     """The queue of `name` as sockets. As Queue; `texts` has the last part of each ticket's address, by its file."""
-
-    base = ""  # no journal
-    is_new = False  # nothing is left of a name that could be removed later
 
     def __init__(self, name: str, origin: "Origin") -> None:
         self.name, self.origin = name, origin
         self.gate = SocketGate(name)
-        self.kept: AnyTicket | None = None
-        self.files: list[str] = []
+        self.files = []
         self.texts: dict[str, str] = {}
-        self.unseen: dict[str, Record] = {}  # stays empty: all tickets are of this machine
+        self.unseen = {}  # stays empty: all tickets are of this machine
         self.seen: dict[str, Recipient] = {}  # by file: its command, which may outlive the launcher for a moment
         self.highest = 0  # the highest number of a ticket that answered: any process can add to the list of sockets
 

@@ -5,7 +5,7 @@ import posix
 from _thread import allocate_lock
 from time import sleep
 
-from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record, make_invalid_answer, make_lost
+from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record
 from solo.engines.lease import RATE, TTL, Lease, Terms
 from solo.engines.network import start_thread
 from solo.engines.queue import Wait, ask_until_answered, pause, try_to
@@ -113,9 +113,9 @@ class EngineHold:
         if once is not None:
             error = once.undo_claim(error)
         if isinstance(error, Gone):
-            error = make_lost(self.engine, error)
+            error = self.engine.make_lost(error)
         elif isinstance(error, INVALID_ANSWER) and not isinstance(error, SoloError):
-            error = make_invalid_answer(self.engine, error)
+            error = self.engine.make_invalid_answer(error)
         try:
             self.lease.end()
         except Exception:
@@ -135,7 +135,7 @@ class EngineHold:
             except Gone as error:
                 self.entries = {}
                 try_to(self.engine.release)
-                pause(wait, make_lost(self.engine, error))
+                pause(wait, self.engine.make_lost(error))
 
     def acquire_all(self, wait: Wait) -> "dict[str, Any]":
         """Return our entry for each name. Raises Gone if the lease is lost meanwhile."""
@@ -169,7 +169,7 @@ class EngineHold:
             try:
                 self.lease.renew()
             except Gone as error:
-                raise make_lost(self.engine, error) from None
+                raise self.engine.make_lost(error) from None
             finally:
                 last_call.close()
         self.lease.check_start()

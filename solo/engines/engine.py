@@ -5,7 +5,6 @@ from time import time
 
 from solo.engines import json
 from solo.engines.fields import NamedTuple
-from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.modes import EXCLUSIVE, MODES, SLOTS, Claim
 from solo.record import Record, clean_note, parse_range, parse_since
@@ -14,8 +13,6 @@ from solo.text.users import find_user
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from solo.engines.queue import Engine  # which lists entries
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
@@ -114,14 +111,6 @@ class Entry(NamedTuple):
     number: int
     record: EntryRecord
     is_held: bool = False
-
-
-def make_lost(engine: "Engine", error: Exception) -> Unreachable:
-    return Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}")
-
-
-def make_invalid_answer(engine: "Engine", error: Exception) -> Unreachable:
-    return Unreachable(f"{engine.where}: the answer is invalid ({type(error).__name__}: {error})")
 
 
 def describe_skew(server: float) -> "tuple[str, str]":

@@ -10,7 +10,7 @@ contender overtakes, and the engine's order is all that the contenders have to a
 
 from time import monotonic, sleep, time
 
-from solo.engines.engine import Entry, EntryRecord, Gone, make_lost
+from solo.engines.engine import Entry, EntryRecord, Gone
 from solo.engines.fields import NamedTuple
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.kernel import NO_WAIT
@@ -77,6 +77,12 @@ class Engine:
     @timeout.setter
     def timeout(self, seconds: float) -> None:
         self.client.timeout = seconds
+
+    def make_lost(self, error: Exception) -> Unreachable:
+        return Unreachable(f"{self.where}: the lease was lost before the command could start: {error}")
+
+    def make_invalid_answer(self, error: Exception) -> Unreachable:
+        return Unreachable(f"{self.where}: the answer is invalid ({type(error).__name__}: {error})")
 
     def connect(self) -> None:
         """Connect, and verify that the server can keep locks."""
@@ -207,7 +213,7 @@ class Contender:
                     if self.holds_others:
                         raise
                     self.key = None
-                    pause(self.wait, make_lost(self.engine, error))
+                    pause(self.wait, self.engine.make_lost(error))
                 except Unreachable as error:
                     pause(self.wait, error)
         finally:

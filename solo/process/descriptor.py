@@ -12,18 +12,18 @@ from _signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigwait, valid_signals
 from fcntl import F_GETFL, LOCK_EX, LOCK_NB, fcntl
 from time import time_ns
 
-from solo.contention.ofd import is_byte_locked, lock
 from solo.errors import SoloError
 from solo.identity import read_stat
 from solo.kernel import CLOSED, ENOENT, SAFELY, close, encode, is_regular
 from solo.process.holder import fork_holder
+from solo.process.ofd import is_byte_locked, lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.record import Descriptor
+    from solo.tickets import Ticket  # a Ticket asks for its lock
 
     Kept = list[tuple[int, int, bytes]]  # a ticket's descriptor, that of its directory, its file
 

@@ -23,7 +23,7 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
     try:
         import _ctypes
 
-        from solo.contention import ofd
+        from solo.process import ofd
         from solo.process.library import Bytes, Int, Pointer, find_function, load_library
 
         libc = load_library()

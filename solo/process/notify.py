@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from solo.launcher import Run
+    from solo.text.events import Run
 
 LIMIT = 30.0  # seconds
 

@@ -8,11 +8,7 @@ import posix
 
 from solo.identity import FIRST_PID_NAMESPACE, Origin, Process, find_pid, is_alive, read_stat, read_status
 from solo.kernel import escape
-from solo.tickets import LIVE, ORPHANED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from solo.contention.protocols import Ticket  # protocols name the types of all
+from solo.tickets import LIVE, ORPHANED, Ticket
 
 HOST_LENGTH = 64  # characters: the kernel's limit
 

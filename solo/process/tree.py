@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
-    from solo.contention.protocols import Ticket  # protocols name the types of all
+    from solo.tickets import Ticket
 
 
 def end(ticket: "Ticket", process: Process, signal: int, announce: "Callable[[], None] | None" = None) -> None:

@@ -13,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from solo.contention.protocols import Ticket  # protocols name the types of all
-    from solo.tickets import Ticket as FileTicket  # a Ticket waits by watch
+    from solo.tickets import FileTicket, Ticket  # a Ticket waits by watch
 
 COMMAND_SIZE = 60  # bytes
 GATE_BUSY = "busy: another process has its gate locked"

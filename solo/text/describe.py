@@ -15,10 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.errors import Busy
     from solo.history.usual import Usual  # policies describe a holder, whose tickets history reads
     from solo.record import Record
+    from solo.tickets import Ticket
 
 COMMAND_WIDTH = 60  # characters
 

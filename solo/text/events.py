@@ -9,9 +9,27 @@ from solo.text.describe import format_duration, format_rough
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
 
-    from solo.launcher import Run
+    from solo.record import Record
+
+    class Run(Protocol):
+        """The part of launcher.Run that listeners read."""
+
+        names: list[str]
+        command: list[str]
+        plan: Any
+        record: Record
+        pid: int | None
+        code: int
+        seconds: float
+        outcome: int | None
+        termination: Any
+        environment: dict[bytes, bytes]
+        inherited: Any
+        own_listeners: list[Any]
+        is_below_init: bool
+
 
 # The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are events of the journal.
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "running"

@@ -10,7 +10,16 @@ from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.directories import Directory  # a Directory asks for its remedies
+    from typing import Protocol
+
+    class Place(Protocol):
+        """The part of directories.Directory that remedies read."""
+
+        path: str
+        fd: int
+        mode: int
+        shared: bool
+
 
 # Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other units' tickets.
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
@@ -129,7 +138,7 @@ def explain_other_user(uid: int, path: str, asked: object) -> str:
     return f"it belongs to uid {uid} ({remedy if asked else f'chown root {path}'})"
 
 
-def explain_file(place: "Directory", file: str, error: OSError) -> str:
+def explain_file(place: "Place", file: str, error: OSError) -> str:
     """Return the reason why a file or directory in `place` cannot be used, its owner where that matters, and a remedy."""
     path = f"{place.path}/{file}"
     try:
@@ -172,7 +181,7 @@ def explain_owner(uid: int, remedy: str) -> str:
     return f"it belongs to uid {uid}, who could remove it while others use it (as root: {remedy})"
 
 
-def choose_remedy(place: "Directory", part: str) -> str:
+def choose_remedy(place: "Place", part: str) -> str:
     """Return a command after which the directory `part` of another user in `place` can be used."""
     # The tickets in a name keep their owner: what another user wrote must not become root's word. A journal would.
     path = quote_path(f"{place.path}/{part}")
@@ -182,7 +191,7 @@ def choose_remedy(place: "Directory", part: str) -> str:
     return f"find {path} -type d -execdir chown -h {owner} {{}} {{}}/.gate ';'"
 
 
-def choose_closing(place: "Directory | None", may_be_shared: bool) -> str:
+def choose_closing(place: "Place | None", may_be_shared: bool) -> str:
     """Return the command that closes a directory in `place`, or the base, to those who should not have access."""
     if place is None:
         return "chmod go-w {0}" + (", or to share it with all users: chmod +t {0}" if may_be_shared else "")

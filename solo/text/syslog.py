@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from solo.launcher import Run
+    from solo.text.events import Run
 
 PATH = "/dev/log"
 JOURNALD = "/run/systemd/journal/socket"

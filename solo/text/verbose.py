@@ -5,7 +5,7 @@ from solo.kinds import name_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.launcher import Run  # a Run makes the listener
+    from solo.text.events import Run
 
 
 class Verbose:

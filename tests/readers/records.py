@@ -150,7 +150,7 @@ BOOT_LINE = re.compile(rb"([^ ]*) (0[0-9]{19})\n", re.S)
 @cache
 def get_queue():
     """Return a queue whose gate is a memfd."""
-    queue = tickets.Queue(None, ORIGIN)
+    queue = tickets.FileQueue(None, ORIGIN)
     queue.gate.fd = os.memfd_create("gate")
     return queue
 

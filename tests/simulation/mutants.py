@@ -10,7 +10,7 @@ FOUND = [
     ("removed gate used", "gate.py", "if not self.is_lost():\n                    self.load()", "if True:\n                    self.load()", "clean"),
     ("gate used after its patience", "gate.py", "        if not wait_lock(self.fd, LOCK_EX, min(deadline, begin + GATE_PATIENCE / 4)):", "        if not wait_lock(self.fd, LOCK_EX, min(deadline, begin + GATE_PATIENCE / 4)) and not begin:", "stops"),
     ("counter not raised", "gate.py", "self.write_lines([number, *left])", "self.write_lines([number - 1, *left])", "two-kills"),
-    ("ticket not locked", "tickets.py", "        flock(fd, LOCK_EX | LOCK_NB)\n        return Ticket", "        return Ticket", "two-plain"),
+    ("ticket not locked", "tickets.py", "        flock(fd, LOCK_EX | LOCK_NB)\n        return FileTicket", "        return FileTicket", "two-plain"),
     ("ticket published unwritten", "tickets.py", "new, file = UNPUBLISHED + number, kind + number", "new = file = kind + number", "two-kills"),
     ("ticket published before it is written", "tickets.py", "            ticket = self.write_ticket(file, fd, record)\n            posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)\n", "            posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)\n            ticket = self.write_ticket(file, fd, record)\n", "two-kills"),
     ("orphan taken for dead", "tickets.py", "return {True: ORPHANED, False: DEAD, None: unseen}[lives]", "return {True: DEAD, False: DEAD, None: unseen}[lives]", "two-kills"),
