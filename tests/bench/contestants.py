@@ -67,6 +67,7 @@ class Bench:
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT], check=True, **QUIET)
         self.pip = str(venv / "bin")
+        subprocess.run([sys.executable, f"{ROOT}/packaging/pyz.py", self.folder / "solo.pyz"], check=True, **QUIET)
         return str(prefix / "bin/solo"), sys.executable
 
     def list_peers(self) -> dict:

@@ -19,6 +19,7 @@ def measure_launch(bench: Bench, rounds: int) -> dict:
     references = {"true alone": [TRUE], "python -IS": [bench.python, "-IS", "-c", "pass"], "floor": bench.floor}
     if bench.pip:  # without -IS: the floor imports site too
         solos["solo, pip"] = [f"{bench.pip}/solo", "-n", "job", "--", TRUE]
+        solos["solo, pyz"] = [bench.python, str(bench.folder / "solo.pyz"), "-n", "job", "--", TRUE]
         references["floor, pip"] = [f"{bench.pip}/python", bench.floor[-1]]
     contestants = references | solos | bench.list_peers()
 
