@@ -923,6 +923,13 @@ def test_hold_on_a_terminal_prints_what_it_holds_until_when(lab, run_on_terminal
     lab.run("release", "job")
 
 
+def test_the_end_of_the_session_does_not_end_a_timer_that_has_not_left_it_yet(lab):
+    code = "from solo.main import main; import posix; fork = posix.fork; sys.argv = 'solo hold --for 5m job'.split()"
+    code += "; posix.fork = lambda: fork() or posix.kill(posix.getpid(), signal.SIGHUP) or 0; main()"
+    assert lab.run_code(code) == (0, "", "")
+    assert lab.run("release", "job").returncode == 0
+
+
 def test_hold_of_a_program_says_that_nothing_runs(lab, run_on_terminal):
     (lab.path / "backup.sh").write_text("#!/bin/sh\necho ran $1\n")
     (lab.path / "backup.sh").chmod(0o755)

@@ -5,6 +5,7 @@ process. All names are acquired before the first record gets its child. So whate
 nothing, or holds of a process that it has seen alive.
 """
 
+import _signal
 import _thread
 import posix
 import select
@@ -21,7 +22,7 @@ from solo.journal import Journal
 from solo.kernel import FOREVER, HIGHEST_FD, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
 from solo.plan import Plan
-from solo.process.holder import detach
+from solo.process.holder import detach, fork_blocked
 from solo.process.owners import may_signal
 from solo.process.watch import open_pidfd
 from solo.record import Record
@@ -209,7 +210,7 @@ class Timer(GivenProcess):
         self.words = [b"solo", b"hold", b"--for", encode("forever" if seconds > LONGEST_SLEEP else whole)]
         self.until = strftime(" until %F %T", localtime(time() + seconds)) if seconds <= LONGEST_SLEEP else ""
         reader, self.writer = posix.pipe()
-        pid = posix.fork()
+        pid = fork_blocked()
         if pid == 0:
             try:
                 sleep(reader, min(seconds, LONGEST_SLEEP))
@@ -233,6 +234,8 @@ KEEPERS: "dict[str, Callable[[Any], GivenProcess]]" = {"fd": GivenDescriptor, "p
 
 def sleep(reader: int, seconds: float) -> None:
     """Be the timer: a small process, apart from the caller's session, terminal, directory, descriptors and signals."""
+    for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT):
+        _signal.signal(number, _signal.SIG_IGN)  # forget one for the caller's session, which may have ended by now
     detach()
     pthread_sigmask(SIG_SETMASK, ())
     if reader != 3:

@@ -8,7 +8,7 @@ file again and waits for that byte; meanwhile it keeps the tickets locked. If it
 import _thread
 import os
 import socket
-from _signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigwait, valid_signals
+from _signal import SIGTERM, sigwait
 from fcntl import F_GETFL, LOCK_EX, LOCK_NB, fcntl
 from time import time_ns
 
@@ -67,7 +67,6 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
 
     `solo release` sends SIGTERM after it has removed a ticket: unlock that, so that its waiters wake.
     """
-    pthread_sigmask(SIG_BLOCK, valid_signals())
     tickets: Kept = []
     message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
     while fds:

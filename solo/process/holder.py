@@ -6,7 +6,7 @@ the launcher, in a session of its own, has every signal blocked, and keeps no de
 """
 
 import posix
-from _signal import SIG_DFL, SIGKILL, SIGSTOP, signal, valid_signals
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
 from time import sleep
 
 from solo.identity import Origin, Process, is_alive, read_stat
@@ -73,9 +73,23 @@ def detach() -> None:
     posix.chdir("/")
 
 
+def fork_blocked() -> int:
+    """Fork a child with every signal blocked: the end of the caller's session must not end it before it has left. Raises
+    OSError.
+    """
+    mask = pthread_sigmask(SIG_BLOCK, valid_signals())
+    pid = -1
+    try:
+        pid = posix.fork()
+    finally:
+        if pid:
+            pthread_sigmask(SIG_SETMASK, mask)
+    return pid
+
+
 def fork_holder(wait: "Callable[[], object]", kept: "list[int]") -> int:
     """Fork a process that keeps the descriptors `kept` until `wait` returns. Return its pid. Raises OSError."""
-    pid = posix.fork()
+    pid = fork_blocked()
     if pid:
         return pid
     try:
