@@ -18,7 +18,7 @@ FOUND = [
     ("orphan removed", "obstacles.py", "if ticket is None or ticket.state in (LIVE, ORPHANED):\n        return ticket", "if ticket is None or ticket.state is LIVE:\n        return ticket", "two-kills"),
     ("dead ticket kept", "tickets.py", "        if record.child is None:\n            return DEAD", "        if record.child is None:\n            return LIVE", "two-kills"),
     ("pid without its start", "identity.py", "apart <= (theirs.time_namespace != mine.time_namespace)", "apart <= 9e9", "pids"),
-    ("waiters overtaken", "obstacles.py", "        if ticket is not None:\n            if not (policy", "        if ticket is not None:\n            if policy and not (policy", "four"),
+    ("waiters overtaken", "obstacles.py", "if ignores is None or not ignores(", "if ignores is not None and not ignores(", "four"),
     ("unpublished tickets left", "obstacles.py", "            queue.remove(file)  # its maker", "            pass  # its maker", "two-kills"),
     ("record after the go message", "start.py", "            for hold in holds:\n                hold.complete((child.pid, child.start))", "            send_go(child.go, b\"\\0\".join([*variables, GO]))\n            for hold in holds:\n                hold.complete((child.pid, child.start))", "two-kills"),
     ("one of two holds recorded", "start.py", "for hold in holds:\n                hold.complete(", "for hold in holds[:1]:\n                hold.complete(", "names"),
