@@ -7,7 +7,6 @@ import os
 from errno import EBADF
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from time import monotonic
-from typing import TYPE_CHECKING, Any
 
 from solo.errors import Busy, SoloError
 from solo.identity import Process, descends_from, read_stat
@@ -17,7 +16,10 @@ from solo.process import ofd
 from solo.process.watch import find_lock_owner
 from solo.tickets import read_boot_time
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from solo.contention.protocols import Watch
     from solo.plan import Plan
 
@@ -34,7 +36,7 @@ class Flock(Opened):
 
     option = "flock"
     system_call = "flock(2)"
-    call: Any = staticmethod(flock)
+    call: "Any" = staticmethod(flock)
     mark = b" FLOCK "
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"
