@@ -97,15 +97,15 @@ def test_socket_waiter_of_killed_launcher_waits_until_its_command_is_dead(old):
     assert kill_launcher_of_large_command(old) in DEAD
 
 
-def test_signal_ends_tree(old):
-    words = ("--tree", "-k", "100ms", "-n", "job")
+def test_timeout_ends_tree(old):
+    words = ("--tree", "-t", "300ms", "-k", "100ms", "-n", "job")
     process = old.start(*words, "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exec sleep 99")
-    inner = int(read_line(process))
-    process.terminate()
 
-    assert process.wait(PATIENCE) == -signal.SIGTERM
-
-    assert read_state(inner) in ("gone", "Z")
+    status, inner, _ = finish(
+        process
+    )  # the end of its stdout: a busy machine may not have started the inner shell in time
+    assert status == 124
+    assert inner == "" or read_state(int(inner)) in ("gone", "Z")
 
 
 @pytest.mark.root

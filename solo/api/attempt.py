@@ -4,7 +4,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Optional, cast
+from typing import TYPE_CHECKING, Any, Optional
 
 from solo.acquire import acquire_further, acquire_names, remove_unseen_holds, settle_all
 from solo.api import blocking
@@ -140,7 +140,7 @@ class LockAttempt:
 
     def make_queue(self, base: Optional[Directory], name: str, origin: Origin) -> Queue:
         """Return the queue of `name`: files in `base`, or sockets if that is None."""
-        queue: Any = None
+        queue: Queue
         if base is not None:
             queue = OwnQueue(open_parts(base, split_name(name)), origin, base.path)
         else:
@@ -151,7 +151,7 @@ class LockAttempt:
 
             queue = OwnSocketQueue(name, origin)
         self.queues.append(queue)
-        return cast("Queue", queue)
+        return queue
 
     def find_own_tickets(self) -> list[Any]:
         """Return the tickets that cannot be released while this attempt waits: those of its own thread or task; if the
@@ -228,16 +228,16 @@ class LockAttempt:
             self.waiter.close()
 
 
-class Own:
+class Own(Queue):
     """A queue that adds the tickets it publishes to those of this thread's attempt."""
 
     def publish(self, kind: str, record: Record) -> Any:
         attempt: LockAttempt = blocking.mine.attempt
         if kind == SEAT:
-            attempt.refuse_own_tickets(cast("Queue", self), record.claim)
+            attempt.refuse_own_tickets(self, record.claim)
             if attempt.waiter is None:
                 raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
-        ticket = super().publish(kind, record)  # type: ignore[misc]
+        ticket = super().publish(kind, record)
         if ticket is not None:
             attempt.tickets.append(ticket)
             if kind == HOLD and record.retained is not None:

@@ -235,7 +235,7 @@ KEEPERS: "dict[str, Callable[[Any], GivenProcess]]" = {"fd": GivenDescriptor, "p
 def sleep(reader: int, seconds: float) -> None:
     """Be the timer: a small process, apart from the caller's session, terminal, directory, descriptors and signals."""
     for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT):
-        _signal.signal(number, _signal.SIG_IGN)  # forget one for the caller's session, which may have ended by now
+        _signal.signal(number, _signal.SIG_IGN)  # discard what the end of the caller's session has sent
     detach()
     pthread_sigmask(SIG_SETMASK, ())
     if reader != 3:

@@ -134,7 +134,7 @@ class SocketGate(Gate):
 
 
 class SocketQueue(Queue):
-    """The queue of `name` as sockets. As Queue; `texts` has the last part of each ticket's address, by its file."""
+    """The queue of `name` as sockets. `texts` has the last part of each ticket's address, by its file."""
 
     def __init__(self, name: str, origin: "Origin") -> None:
         self.name, self.origin = name, origin

@@ -74,8 +74,9 @@ def detach() -> None:
 
 
 def fork_blocked() -> int:
-    """Fork a child with every signal blocked: the end of the caller's session must not end it before it has left. Raises
-    OSError.
+    """Fork a child with every signal blocked: SIGHUP must not kill it before it has left the caller's session.
+
+    Raises OSError.
     """
     mask = pthread_sigmask(SIG_BLOCK, valid_signals())
     pid = -1
