@@ -3,6 +3,7 @@
 A test waits for a line, a state in /proc or the end of a process, never for a length of time.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import importlib.util
@@ -634,6 +635,15 @@ def finish(process, send=b""):
     """Close its stdin and wait for its end; return (status, stdout, stderr)."""
     out, err = process.communicate(send, timeout=PATIENCE)
     return process.returncode, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
+
+
+def list_open(pid):
+    """Return what the descriptors of a process lead to, without those that it closes meanwhile."""
+    found = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(entry.path))
+    return found
 
 
 def read_state(pid):

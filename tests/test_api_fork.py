@@ -1,6 +1,5 @@
 """Holds and child processes: a hold belongs to the process that acquired it, and no child keeps or releases it."""
 
-import contextlib
 import gc
 import json
 import math
@@ -10,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import PATIENCE, SOCKET_IN_FULL, is_locked, read_line, read_state, until
+from conftest import PATIENCE, SOCKET_IN_FULL, is_locked, list_open, read_line, read_state, until
 
 import solo
 
@@ -185,11 +184,3 @@ os._exit(0)
     assert "pipe:" in inherited  # unlocked files may remain, as they keep nothing
     assert str(taken) not in inherited and "/.gate" not in inherited
     locker.communicate()
-
-
-def list_open(pid):
-    found = []
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):  # just closed
-            found.append(os.readlink(entry.path))
-    return found

@@ -12,7 +12,7 @@ import time
 from importlib.util import cache_from_source
 
 import pytest
-from conftest import ROOT, TESTS, count_injected, finish, inject, is_blocked, read_state, until
+from conftest import ROOT, TESTS, count_injected, finish, inject, is_blocked, list_open, read_state, until
 
 from solo.process.tree import find_children
 from solo.start import send_go
@@ -40,10 +40,6 @@ def is_reading(pid):
         return False
 
 
-def read_files(pid):
-    return {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-
-
 def test_only_head_of_queue_forks_its_command(lab, via):
     lab.hold("job")
     head, second = (lab.start_waiter("job", tag=tag) for tag in ("head", "second"))
@@ -59,8 +55,8 @@ def test_forked_child_keeps_no_descriptor_of_launcher(lab, via):
 
     forked = find_forked(head)
 
-    own = {file for file in read_files(head.pid) if str(lab.directory) in file or "socket:" in file}
-    assert own and not own & read_files(forked)
+    own = {file for file in list_open(head.pid) if str(lab.directory) in file or "socket:" in file}
+    assert own and own.isdisjoint(list_open(forked))
 
 
 def test_forked_child_becomes_command_with_token_and_inherited_state(lab, via):
@@ -269,8 +265,8 @@ def test_forked_child_closes_descriptors_without_listing_them(lab):
 
     [(forked, _)] = find_children(launcher)
 
-    own = {file for file in read_files(launcher) if str(lab.directory) in file}
-    assert own and not own & read_files(forked) and count_injected(lab)
+    own = {file for file in list_open(launcher) if str(lab.directory) in file}
+    assert own and own.isdisjoint(list_open(forked)) and count_injected(lab)
 
 
 @pytest.mark.tool("strace")

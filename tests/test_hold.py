@@ -11,7 +11,19 @@ import time
 
 import pytest
 import tally
-from conftest import PATIENCE, count_switches, finish, inject, is_blocked, kill, read_line, read_state, until, wait_dead
+from conftest import (
+    PATIENCE,
+    count_switches,
+    finish,
+    inject,
+    is_blocked,
+    kill,
+    list_open,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+)
 from fleet import find_children
 from test_views import parse_metrics
 
@@ -449,7 +461,7 @@ def test_timer_is_apart_from_the_caller(lab):
     timer = find_row(lab, "job")["child"]
     until(lambda: os.readlink(f"/proc/{timer}/exe").endswith("sleep") or "busybox" in os.readlink(f"/proc/{timer}/exe"))
     assert os.readlink(f"/proc/{timer}/cwd") == "/" and os.getsid(timer) == timer
-    assert {os.readlink(f"/proc/{timer}/fd/{fd}") for fd in os.listdir(f"/proc/{timer}/fd")} == {"/dev/null"}
+    assert set(list_open(timer)) == {"/dev/null"}
     assert lab.run("release", "job").returncode == 0
 
 
@@ -656,9 +668,9 @@ def test_descriptor_that_the_shell_closes_is_released(lab):
 
 def test_holder_of_a_descriptor_keeps_nothing_of_its_caller(lab, opened):
     """It closes what it inherited a moment after the caller goes on."""
-    folder, kept = f"/proc/{opened.holder}/fd", {opened.file, lab.directory / "job", lab.find_hold("job")}
+    kept = {opened.file, lab.directory / "job", lab.find_hold("job")}
 
-    until(lambda: {os.path.realpath(f"{folder}/{fd}") for fd in os.listdir(folder)} == set(map(str, kept)))
+    until(lambda: set(list_open(opened.holder)) == set(map(str, kept)))
     assert os.getsid(opened.holder) != os.getsid(opened.shell)
 
 

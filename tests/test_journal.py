@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import tally
-from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, read_line, until, write_program
+from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, list_open, read_line, until, write_program
 
 from solo import journal, journal_files
 from solo.history import files, reader
@@ -519,8 +519,7 @@ def test_journal_is_closed_while_the_command_runs(lab):
     read_line(holder)
     until(lambda: lab.find_journal("job").exists() and lab.find_journal("job").stat().st_size > 0)
 
-    files = f"/proc/{holder.pid}/fd"
-    until(lambda: not [fd for fd in os.listdir(files) if "/.journals/" in os.readlink(f"{files}/{fd}")])
+    until(lambda: not [path for path in list_open(holder.pid) if "/.journals/" in path])
 
 
 @pytest.mark.root

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import PATIENCE, count_injected, finish, inject, kill, read_state, until, wait_dead
+from conftest import PATIENCE, count_injected, finish, inject, kill, list_open, read_state, until, wait_dead
 from test_views import parse_metrics
 
 from solo.history.usual import FEWEST
@@ -127,8 +127,7 @@ def test_notification_keeps_nothing_of_its_caller(lab, notes, ended, is_skipped)
     assert (result.returncode, lab.run("-n", "job", "true").returncode) == (75 if is_skipped else 3, 0)
     watcher = int(open(f"/proc/{ended[0]}/stat").read().split()[3])
     for pid in (watcher, *ended):
-        folder = f"/proc/{pid}/fd"
-        assert {os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)} == {"/dev/null"}
+        assert set(list_open(pid)) == {"/dev/null"}
     assert os.getsid(int(ended[0])) == watcher
     status = open(f"/proc/{ended[0]}/status").read()
     masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))

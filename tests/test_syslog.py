@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, in_mounts, until
+from conftest import PATIENCE, ROOT, finish, in_mounts, list_open, until
 
 
 @pytest.fixture
@@ -92,19 +92,11 @@ def test_hanging_or_missing_reader_blocks_nothing(lab, log, journald):
     assert lab.run(*words).returncode == 3
 
 
-def has_socket(pid):
-    folder = f"/proc/{pid}/fd"
-    try:
-        return any("socket:[" in os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder))
-    except FileNotFoundError:
-        return True  # a descriptor was just closed
-
-
 def test_log_socket_is_closed_while_the_command_runs(lab, log):
     """Neither the command nor, once the start is logged, the launcher has it."""
     process = lab.start("--syslog", "-n", "job", "--", "sh", "-c", "read line; ls -l /proc/self/fd /proc/$PPID/fd")
     assert "started" in read(log)[1]
-    until(lambda: not has_socket(process.pid))
+    until(lambda: not any("socket:[" in path for path in list_open(process.pid)))
 
     assert "socket:[" not in finish(process, b"\n")[1]
 
