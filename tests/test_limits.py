@@ -47,21 +47,21 @@ def test_command_within_its_timeout_gets_signals_and_causes_no_wakeups(lab, via)
 def test_timeout_sends_sigterm_and_status_is_124(lab, via):
     script = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
 
-    result = lab.run("-t", "300ms", "-n", "job", "--", "sh", "-c", script)
+    result = lab.run("-t", "1s", "-n", "job", "--", "sh", "-c", script)
 
     assert (result.returncode, result.stdout) == (124, b"bye\n")
-    assert re.fullmatch(rb"solo: job: timed out after 300ms: ending pid \d+\n", result.stderr)
+    assert re.fullmatch(rb"solo: job: timed out after 1s: ending pid \d+\n", result.stderr)
 
 
 def test_timeout_kills_after_grace(lab, via):
-    process = lab.hold("job", "-t", "300ms", "-k", "200ms", script=STUBBORN)
+    process = lab.hold("job", "-t", "1s", "-k", "200ms", script=STUBBORN)
 
     assert process.wait(PATIENCE) == 124
     assert read_state(process.child) in ("gone", "Z")
 
 
 def test_timeout_continues_a_stopped_command(lab):
-    process = lab.hold("job", "-t", "300ms", script="echo $$; kill -STOP $$; exit 0")
+    process = lab.hold("job", "-t", "1s", script="echo $$; kill -STOP $$; exit 0")
 
     assert process.wait(PATIENCE) == 124
 
@@ -164,7 +164,7 @@ def test_sigterm_ends_the_whole_tree_even_after_the_command(lab, via):
 
 @pytest.mark.parametrize("then", ["exit 0", "exec sleep 99"])
 def test_timeout_or_sigterm_kills_the_whole_tree_after_grace(lab, via, then):
-    limit = ("-t", "400ms") if then == "exit 0" else ()
+    limit = ("-t", "1s") if then == "exit 0" else ()
     script = f"setsid sh -c '{STUBBORN}' & {then}"
     process = lab.hold("job", "--tree", *limit, "-k", "300ms", script=script)
     if not limit:
@@ -178,7 +178,7 @@ def test_timeout_or_sigterm_kills_the_whole_tree_after_grace(lab, via, then):
 def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
     """As one to a command that runs as another user."""
     inner = "sh -c 'trap \"echo term; exit\" TERM; echo $$; while :; do sleep 0.05; done'"
-    words, denied = ("--tree", "-t", "300ms", "-k", "1s"), inject(lab, "kill:error=EPERM")
+    words, denied = ("--tree", "-t", "1s", "-k", "1s"), inject(lab, "kill:error=EPERM")
     process = lab.hold("job", *words, script=f"{inner} & wait", prefix=denied)
     child = lab.list()[0]["child"]
 
@@ -187,7 +187,7 @@ def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
     assert (status, out) == (124, "term\n")
     assert [line for line in err.splitlines() if line.startswith("solo: ")] == [
         f"solo: job: cannot end pid {child}: Operation not permitted",
-        f"solo: job: timed out after 300ms: ending pid {child}",
+        f"solo: job: timed out after 1s: ending pid {child}",
     ]
 
 
