@@ -14,7 +14,8 @@ HOSTS = "h|h1:2379,h2|[::1]:5|[::1]|h:0|h:65536|h:x||a b|%2Frun".split("|")
 PATHS = "|/|/a/b|/%20/|/a%2fb".split("|")
 QUERIES = f"||table=x|password={SECRET}|sslpassword={SECRET}&a=b|pass%77ord={SECRET}|a|PASSWORD={SECRET}|=&=".split("|")
 HOST = r"[a-z0-9.]{1,20}(?::\d{1,4})?"
-PLAIN_URL = re.compile(rf"({'|'.join(targets.ENGINES)})://(?:([a-z]+)@)?({HOST}(?:,{HOST})*)(/[a-z/]*)?", re.A)
+ENGINE = "|".join(filter(str.isalnum, targets.ENGINES))  # not redis+unix
+PLAIN_URL = re.compile(rf"({ENGINE})://(?:([a-z]+)@)?({HOST}(?:,{HOST})*)(/[a-z/]*)?", re.A)
 
 
 def make_url(rng) -> bytes:
