@@ -4,4 +4,4 @@
   solo hold --fd 9 --wait 10m deploy || exit
   build.sh
   deploy.sh
-} 9>>/tmp/deploy
+} 9>>~/deploy.lock

@@ -1,6 +1,7 @@
 """`solo hold` and `solo release`: the hold of a running process, or for a time, without a launcher."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -11,19 +12,7 @@ import time
 
 import pytest
 import tally
-from conftest import (
-    PATIENCE,
-    count_switches,
-    finish,
-    inject,
-    is_blocked,
-    kill,
-    list_open,
-    read_line,
-    read_state,
-    until,
-    wait_dead,
-)
+from conftest import PATIENCE, count_switches, finish, inject, kill, list_open, read_line, read_state, until, wait_dead
 from fleet import find_children
 from test_views import parse_metrics
 
@@ -468,7 +457,7 @@ def test_timer_is_apart_from_the_caller(lab):
 def test_timer_ends_with_a_hold_that_was_killed_while_it_waited(lab):
     holder = lab.hold("job")
     waiter = lab.start("hold", "--for", "1h", "--wait", "forever", "job")
-    until(lambda: is_blocked(waiter.pid))
+    until(lambda: lab.count_waiting("job"))
     [timer] = find_children(waiter.pid)
     waiter.kill()
     wait_dead(timer)
@@ -717,6 +706,15 @@ def test_descriptor_of_no_file_is_refused(lab, redirection, reason):
     status, _, text = run_in(lab, ["sh"], f'"$SOLO" hold --fd 9 job {redirection}')
 
     assert (status, text) == (125, f"solo: cannot hold by descriptor 9: {reason}\n")
+
+
+def test_descriptor_of_a_locked_file_is_refused(lab):
+    with open(lab.path / "file", "w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        status, _, text = run_in(lab, ["sh"], f'"$SOLO" hold --fd 9 job 9>>{file.name}')
+
+    assert (status, text) == (125, "solo: job: cannot hold by descriptor 9: another process has locked its file\n")
+    assert try_job(lab) == (0, "")
 
 
 def test_parent_is_the_subshell_that_called(lab, shell):

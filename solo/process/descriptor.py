@@ -51,8 +51,11 @@ class DescriptorHolder:
         self.descriptor: Descriptor = (pid, read_stat(pid).start, stat.st_dev, stat.st_ino, self.offset, encode(path))
 
     def give(self, tickets: "Iterable[Ticket]") -> None:
-        """Lock the byte, and give the tickets to the holder. Raises OSError."""
-        lock(self.fd, LOCK_EX | LOCK_NB, self.offset, 1)
+        """Lock the byte, and give the tickets to the holder. Raises OSError; SoloError if the file is locked."""
+        try:
+            lock(self.fd, LOCK_EX | LOCK_NB, self.offset, 1)
+        except BlockingIOError:
+            raise SoloError(f"cannot hold by descriptor {self.fd}: another process has locked its file") from None
         for ticket in tickets:
             socket.send_fds(self.socket, [ticket.file.encode()], list(ticket.descriptors))
         self.socket.send(b"!")
