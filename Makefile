@@ -50,7 +50,7 @@ deb: ## build dist/solo-run_VERSION_ARCH.deb with Debian's tools
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null)" = installed ] || missing="$$missing $$package"; \
 	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
 	@rm -rf build/deb && mkdir -p $(DEB) dist
-	@cp -r solo man docs examples packaging packaging/debian README.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml $(DEB)/
+	@cp -r solo man docs examples packaging packaging/debian README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml $(DEB)/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
 	@cp build/deb/solo-run_*.deb dist/

@@ -43,7 +43,7 @@ install -D -m 644 packaging/completions/_solo "$share/zsh/site-functions/_solo"
 install -D -m 644 packaging/completions/solo.fish "$share/fish/vendor_completions.d/solo.fish"
 for unit in packaging/systemd/solo-clean.*; do install_text "$unit" "$root/usr/lib/systemd/system/${unit##*/}"; done
 install -D -m 644 packaging/tmpfiles/solo-run.conf "$root/usr/lib/tmpfiles.d/solo-run.conf"
-for page in README.md CONTRIBUTING.md SECURITY.md docs/*.md; do install_text "$page" "$root$doc/$page"; done
+for page in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do install_text "$page" "$root$doc/$page"; done
 for file in docs/*.svg docs/*.json; do install -m 644 "$file" "$root$doc/$file"; done
 find examples packaging -type f | grep -E "^(examples|packaging/($examples))/" | while read -r file; do
     install_text "$file" "$root$doc/examples/${file#*/}"
