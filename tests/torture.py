@@ -159,7 +159,7 @@ def sum_up(parts: list, seed: int, minutes: float, took: float, measured: dict) 
         "seed": seed,
         "minutes": minutes,
         "took": round(took / 60, 1),
-        "scenes": len({part.node.partition("[")[2] for part in loops}),
+        "scenes": len({part.node.partition("[")[2] or part.name for part in loops}),
         "points": sum(tallies[part].of for part in loops),
         "hit": sum(tried[part] for part in loops),
         **{what: total[what] for what in SUMS},
