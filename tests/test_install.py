@@ -92,7 +92,7 @@ def test_holder_by_socket_behind_the_stub_has_command_and_note(lab, installed):
     lab.use_sockets()
     holder = lab.hold("job", "--note", "why")
 
-    [row] = lab.list()
+    [row] = lab.list("job")
 
     assert (row["launcher"], row["note"], row["command"][:2]) == (holder.pid, "why", ["sh", "-c"])
 

@@ -356,8 +356,7 @@ def test_step_excludes_itself_while_a_program_of_its_block_lives(new):
     """Also once its shell and the holder's process are killed."""
     for shell in [shell for shell in (*SHELLS, "mksh") if shutil.which(shell.split()[0])]:
         machine = new()
-        text = read_example("step.sh").replace("~/deploy.lock", f"{machine.path}/opened")
-        (machine.bin / "step.sh").write_text(text.replace("--wait 10m ", ""))
+        (machine.bin / "step.sh").write_text(read_example("step.sh").replace("--wait 10m ", ""))
         holder = machine.type(f"exec {shell} step.sh")
         machine.wait_for_starts(1)
         [row] = machine.list()
