@@ -75,13 +75,13 @@ def record(lab):
     environment = {**lab.environment, "PATH": path, "LC_ALL": "C.UTF-8", "PS1": "$ ", "ENV": "/dev/null"}
     screen = Tmux(["sh", "-i", "+m"], environment, WIDTH, HEIGHT)
     try:
-        for words, tickets in TYPED:
-            until(lambda: screen.read()[-1] == "$")
+        for typed, (words, tickets) in enumerate(TYPED):
+            until(lambda: [row[:1] for row in screen.read()].count("$") > typed)
             time.sleep(1)  # so that the ages differ
             screen.type("-l", words)
             screen.type("Enter")
             until(lambda: len(lab.list()) == tickets)
-        until(lambda: screen.read()[-1] == "$")
+        until(lambda: [row[:1] for row in screen.read()].count("$") > len(TYPED))
         return screen.call("capture-pane", "-p", "-e").rstrip().rpartition("\n")[0]
     finally:
         lab.run("stop", "nightly")
