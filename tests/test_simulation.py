@@ -89,28 +89,28 @@ def test_failure_prints_steps_and_what_replays_it():
 @pytest.mark.parametrize(
     "code, error",
     [
-        ("load(['gate'], {'gate.py': [('no such text', '')]})", "gate.py has 0 times: no such text"),
+        ("load(['gate'], [Fault('', 'gate.py FileGate.load', 'nothing()', '', '')])", "FileGate.load has 0 times: nothing()"),
         ("load(['kernel']); import posix; posix.mknod('x')", "Unknown: posix.mknod"),
     ],
 )
-def test_fault_without_its_text_and_unknown_call_are_errors(code, error):
-    command = [sys.executable, "-c", f"from simulation.modules import load; {code}"]
+def test_fault_without_its_code_and_unknown_call_are_errors(code, error):
+    command = [sys.executable, "-c", f"from simulation.modules import load; from simulation.faults import Fault; {code}"]
 
     assert error in subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True).stderr
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("row", mutants.FOUND, ids=lambda row: row[0])
-def test_fault_in_the_hot_path_is_found(row):
-    status, output = simulate("--mutant", row[0], "--scene", row[4], "--runs", 10 * RUNS)
+@pytest.mark.parametrize("fault", mutants.FOUND, ids=lambda fault: fault.name)
+def test_fault_in_the_hot_path_is_found(fault):
+    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--runs", 10 * RUNS)
 
     assert status == 1 and "replay: " in output, output
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("row", mutants.HARMLESS, ids=lambda row: row[0])
-def test_harmless_fault_breaks_no_promise(row):
-    status, output = simulate("--mutant", row[0], "--scene", row[4], "--seconds", 5)
+@pytest.mark.parametrize("fault", mutants.HARMLESS, ids=lambda fault: fault.name)
+def test_harmless_fault_breaks_no_promise(fault):
+    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--seconds", 5)
 
     assert status == 0, output
 
@@ -123,7 +123,7 @@ def test_leases_keep_the_promises_in_virtual_time(engine, hours):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name, engine", [(row[0], engine) for row in leases.FOUND for engine in row[4].split()])
+@pytest.mark.parametrize("name, engine", [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()])
 def test_fault_in_the_lease_is_found(name, engine):
     words = "--engine", engine, "--mutant", name, "--hours", 100
     status, output = simulate(*words, module="simulation.leases")

@@ -36,8 +36,8 @@ def main():
     parser.add_argument("--programs", action="store_true", help="print what the short programs see")
     parser.add_argument("--record", action="store_true", help="write the table into docs/evidence.md")
     options = parser.parse_args()
-    row = next((row for row in mutants.FOUND + mutants.HARMLESS if row[0] == options.mutant), None)
-    modules.load(MODULES, {row[1]: [row[2:4]]} if row else {})
+    faults = [fault for fault in mutants.FOUND + mutants.HARMLESS if fault.name == options.mutant]
+    modules.load(MODULES, faults)
     from simulation import programs, scenes
 
     if options.programs:

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from simulation.faults import Fault
 from simulation.modules import load_changed
 
 NAMES = "lease queue acquire engine json etcd s3.engine s3.objects s3.document s3.store".split()  # of solo.engines
@@ -29,30 +30,72 @@ LONGEST_WAIT = 600.0  # virtual seconds in which some command begins
 HELD, JOINING = 60.0, 5.0  # virtual seconds: of the command for which a crowd waits; within which its waiters start
 ABSENT = {"create_revision": "0"}  # as etcd compares a key that is not there
 
-# (name, file, text, other text, engines): known-bad variants, each of which is found
+# Known-bad variants, each of which is found.
+# fmt: off
 FOUND = [
-    ("clocks trusted", "engines/lease.py", "RATE = 0.1 ", "RATE = 0.0 ", "s3 etcd"),
-    ("life without its margins", "engines/lease.py", "self.life = ttl * (1 - RATE) - LATENCY", "self.life = ttl * (1 + RATE)", "s3 etcd"),
-    ("lease without its timer", "engines/lease.py", "        self.check_start()\n        self.dead_man.arm(self.deadline)", "        self.check_start()", "s3 etcd"),
-    ("timer stays when not renewed", "engines/lease.py", "            sent = read_boot_clock()\n            asked = self.engine.renew()\n", "            sent = read_boot_clock()\n            self.dead_man.arm(sent + self.terms.life)\n            asked = self.engine.renew()\n", "s3"),
-    ("entry dead by the store's clock", "engines/s3/engine.py", "stored.owner != self.owner and now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)", "stored.owner != self.owner and self.store.read_clock() - stored.renewed > stored.ttl * (1 + RATE)", "s3"),
-    ("entry dead too early", "engines/s3/engine.py", "now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)", "now - seen.get(stored.mark, now) > stored.ttl * (1 - 2 * RATE)", "s3"),
-    ("seen when it was written", "engines/s3/objects.py", "before.get(stored.mark, now) for", "before.get(stored.mark, now - 5) for", "s3"),
-    ("mark without its renewals", "engines/s3/document.py", "return self.owner, self.number, self.renewals", "return self.owner, self.number, 0", "s3"),
-    ("PUT without a condition", "engines/s3/objects.py", "        return {\"If-Match\": format_etag(etag, self.is_quoted)}", "        return {\"If-Match\": format_etag(etag, self.is_quoted)} if etag == WRONG else {}", "s3"),
-    ("earlier entries ignored", "engines/queue.py", "find_conflicts(claim, [other.record.claim for other in earlier])", "find_conflicts(claim, [other.record.claim for other in earlier[:-1]])", "s3 etcd"),
-    ("token not raised", "engines/s3/engine.py", "number = document.counter + 1", "number = document.counter", "s3"),
-    ("lease believed longer than granted", "engines/etcd.py", 'self.ttl = float(answer["TTL"])', 'self.ttl = float(answer["TTL"]) + 2', "etcd"),
-    ("renewal that reads no answer", "engines/etcd.py", "        if int(answer.get", "        return None\n        if int(answer.get", "etcd"),
-    ("queue in order of keys", "engines/etcd.py", '"sort_target": "CREATE"', '"sort_target": "KEY"', "etcd"),
-    ("revoked lease used again", "engines/etcd.py", "lease, self.lease, self.entries = self.lease, None, {}", "lease, self.entries = self.lease, {}", "etcd"),
-    ("watch from now on", "engines/etcd.py", '{**keys, "start_revision": self.revision + 1}', "keys", "etcd"),
-    ("renewal after its answer", "engines/lease.py", "asked = self.engine.renew()\n            self.renewed = sent", "asked = self.engine.renew()\n            self.renewed = read_boot_clock()", "s3 etcd"),
-]  # fmt: skip
-RUDE = {  # nobody yields, or pauses for long after a refused PUT
-    "engines/s3/engine.py": [("if period / 2 < age < first.ttl / 2", "if False")],
-    "engines/s3/objects.py": [("min((BACKOFF + self.delay) * 2**attempt, longest)", "BACKOFF")],
-}
+    Fault("clocks trusted", "engines/lease.py", "RATE = 0.1", "RATE = 0.0", "s3 etcd"),
+    Fault(
+        "life without its margins", "engines/lease.py Terms.__init__",
+        "ttl * (1 - RATE) - LATENCY", "ttl * (1 + RATE)", "s3 etcd",
+    ),
+    Fault("lease without its timer", "engines/lease.py Lease.start", "self.dead_man.arm(self.deadline)", "None", "s3 etcd"),
+    Fault(
+        "timer stays when not renewed", "engines/lease.py Lease.renew",
+        "sent = read_boot_clock()", "sent = read_boot_clock(); self.dead_man.arm(sent + self.terms.life)", "s3",
+    ),
+    Fault(
+        "entry dead by the store's clock", "engines/s3/engine.py S3.find_dead",
+        "now - seen.get(stored.mark, now)", "self.store.read_clock() - stored.renewed", "s3",
+    ),
+    Fault(
+        "entry dead too early", "engines/s3/engine.py S3.find_dead",
+        "stored.ttl * (1 + RATE)", "stored.ttl * (1 - 2 * RATE)", "s3",
+    ),
+    Fault(
+        "seen when it was written", "engines/s3/objects.py Objects.observe",
+        "before.get(stored.mark, now)", "before.get(stored.mark, now - 5)", "s3",
+    ),
+    Fault(
+        "mark without its renewals", "engines/s3/document.py Stored.mark",
+        "(self.owner, self.number, self.renewals)", "(self.owner, self.number, 0)", "s3",
+    ),
+    Fault(
+        "PUT without a condition", "engines/s3/objects.py Objects.expect",
+        "{'If-Match': format_etag(etag, self.is_quoted)}",
+        "{'If-Match': format_etag(etag, self.is_quoted)} if etag == WRONG else {}",
+        "s3",
+    ),
+    Fault(
+        "earlier entries ignored", "engines/queue.py find_obstacles",
+        "[other.record.claim for other in earlier]", "[other.record.claim for other in earlier[:-1]]", "s3 etcd",
+    ),
+    Fault("token not raised", "engines/s3/engine.py S3.join", "document.counter + 1", "document.counter", "s3"),
+    Fault(
+        "lease believed longer than granted", "engines/etcd.py Etcd.grant",
+        "float(answer['TTL'])", "float(answer['TTL']) + 2", "etcd",
+    ),
+    Fault(
+        "renewal that reads no answer", "engines/etcd.py Etcd.renew",
+        "answer = self.call('/v3/lease/keepalive', {'ID': self.lease}, is_leased=True)",
+        "self.call('/v3/lease/keepalive', {'ID': self.lease}, is_leased=True)\nreturn None",
+        "etcd",
+    ),
+    Fault("queue in order of keys", "engines/etcd.py Etcd.read_entries", "'CREATE'", "'KEY'", "etcd"),
+    Fault(
+        "revoked lease used again", "engines/etcd.py Etcd.release",
+        "lease, self.lease, self.entries = self.lease, None, {}", "lease, self.entries = self.lease, {}", "etcd",
+    ),
+    Fault(
+        "watch from now on", "engines/etcd.py Etcd.wait_change",
+        "{**keys, 'start_revision': self.revision + 1}", "keys", "etcd",
+    ),
+    Fault("renewal after its answer", "engines/lease.py Lease.renew", "self.renewed = sent", "self.renewed = read_boot_clock()", "s3 etcd"),
+]
+RUDE = [  # nobody yields, or pauses for long after a refused PUT
+    Fault("", "engines/s3/engine.py S3.yields", "period / 2 < age < first.ttl / 2", "False", "s3"),
+    Fault("", "engines/s3/objects.py Objects.back_off", "min((BACKOFF + self.delay) * 2**attempt, longest)", "BACKOFF", "s3"),
+]
+# fmt: on
 
 world = solo = None  # `solo`: its modules, by their last names
 
@@ -466,10 +509,10 @@ def make_hold(host):
     return hold
 
 
-def load(engine, changes):
-    """Import solo's engines with changes of their texts; replace their clocks, threads and connections."""
+def load(engine, faults):
+    """Import solo's engines with `faults`; replace their clocks, threads and connections."""
     global solo
-    modules = load_changed([*(f"engines.{name}" for name in NAMES), "errors", "record", "modes", "identity"], changes)
+    modules = load_changed([*(f"engines.{name}" for name in NAMES), "errors", "record", "modes", "identity"], faults)
     solo = SimpleNamespace(**{one.__name__.replace("s3.engine", "s3").rpartition(".")[2]: one for one in modules})
     times = {"monotonic": read_clock, "read_boot_clock": read_clock, "sleep": sleep, "time": lambda: world.now + EPOCH}
     times["pick_between"] = lambda low, high: world.chance.uniform(low, high)
@@ -539,8 +582,8 @@ def main():
     parser.add_argument("--latency", type=float)
     parser.add_argument("--rude", action="store_true")
     options = parser.parse_args()
-    row = next((row for row in FOUND if row[0] == options.mutant), None)
-    load(options.engine, {row[1]: [row[2:4]]} if row else RUDE if options.rude else {})
+    faults = [fault for fault in FOUND if fault.name == options.mutant]
+    load(options.engine, RUDE if options.rude else faults)
     if options.crowd:
         sys.exit(gather(options.crowd, options.latency, options.seed) is not None)
     begin, hours, commands, seed = real_time.process_time(), 0.0, 0, options.seed

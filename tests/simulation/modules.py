@@ -92,10 +92,10 @@ class Poll:
 
 
 class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
-    """Imports solo's files, with `changes`: {file: [(text, other text)]}. Raises ValueError for a text that is not there exactly once."""
+    """Imports solo's files, with `faults`. Raises ValueError as Fault.put_into."""
 
-    def __init__(self, changes):
-        self.changes, self.changed = dict(changes), set()
+    def __init__(self, faults):
+        self.faults = list(faults)
 
     def find_spec(self, name, path=None, target=None):
         place = ROOT.joinpath(*name.split("."))
@@ -111,34 +111,32 @@ class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
     def get_data(self, path):
         text = Path(path).read_text()
         file = str(Path(path).relative_to(ROOT / "solo"))
-        for old, new in self.changes.get(file, ()):
-            if text.count(old) != 1:
-                raise ValueError(f"{file} has {text.count(old)} times: {old}")
-            text = text.replace(old, new)
-            self.changed.add(file)
+        for fault in [fault for fault in self.faults if fault.file == file]:
+            text = fault.put_into(text)
+            self.faults.remove(fault)
         return text.encode()
 
     def path_stats(self, path):
         raise OSError  # neither read nor write .pyc files
 
 
-def load_changed(modules, changes):
-    """Import solo's `modules` (names below solo) with changes of their texts. Return them."""
-    loader = Loader(changes)
+def load_changed(modules, faults):
+    """Import solo's `modules` (names below solo) with `faults`. Return them."""
+    loader = Loader(faults)
     sys.meta_path.insert(0, loader)
     found = [importlib.import_module(f"solo.{name}") for name in modules]
-    if missing := set(loader.changes) - loader.changed:
-        raise ValueError(f"not loaded: {missing}")
+    if loader.faults:
+        raise ValueError(f"not loaded: {loader.faults}")
     return found
 
 
-def load(modules, changes=()):
-    """Import solo's `modules` over the simulated kernel, in this process for good, with changes of their texts."""
+def load(modules, faults=()):
+    """Import solo's `modules` over the simulated kernel, in this process for good, with `faults`."""
     for name in REAL.split():
         __import__(name)
     sys.modules.update(make_modules())
     sys.modules["resource"] = None  # it would set limits of this process
-    load_changed(modules, changes)
+    load_changed(modules, faults)
     for name, module in list(sys.modules.items()):
         if name.startswith("solo."):
             module.open = make_unknown("open")
