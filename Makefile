@@ -18,7 +18,7 @@ WORKERS ?= 3
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture simulation fuzz bench lab records man clean
+.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint weight torture simulation fuzz bench lab records man clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -93,6 +93,9 @@ lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespel
 	@$(VENV_PYTHON) -m mypy --no-error-summary
 	@$(VENV)/bin/codespell
 	@$(VENV_PYTHON) tests/idiom.py
+
+weight: ## count the tokens of solo/ and tests/ by folder, against the last release; ARGS='--record VERSION'
+	@$(PYTHON) tests/weight.py $(ARGS)
 
 test-all: ## run `make test` on every CPython >= 3.9 of this machine, except WITHOUT='3.X ...'
 	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \

@@ -16,7 +16,7 @@ import pytest
 
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
 QUICK = set(
-    "test_argv test_compatibility test_engine_parts test_layers test_lease test_once test_options test_record".split()
+    "test_argv test_compatibility test_engine_parts test_layers test_lease test_once test_options test_record test_weight".split()
 )
 
 # These need servers, packages, another root directory, a booted systemd, or minutes.
