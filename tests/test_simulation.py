@@ -89,12 +89,19 @@ def test_failure_prints_steps_and_what_replays_it():
 @pytest.mark.parametrize(
     "code, error",
     [
-        ("load(['gate'], [Fault('', 'gate.py FileGate.load', 'nothing()', '', '')])", "FileGate.load has 0 times: nothing()"),
+        (
+            "load(['gate'], [Fault('', 'gate.py FileGate.load', 'nothing()', '', '')])",
+            "FileGate.load has 0 times: nothing()",
+        ),
         ("load(['kernel']); import posix; posix.mknod('x')", "Unknown: posix.mknod"),
     ],
 )
 def test_fault_without_its_code_and_unknown_call_are_errors(code, error):
-    command = [sys.executable, "-c", f"from simulation.modules import load; from simulation.faults import Fault; {code}"]
+    command = [
+        sys.executable,
+        "-c",
+        f"from simulation.modules import load; from simulation.faults import Fault; {code}",
+    ]
 
     assert error in subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True).stderr
 
@@ -123,7 +130,9 @@ def test_leases_keep_the_promises_in_virtual_time(engine, hours):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name, engine", [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()])
+@pytest.mark.parametrize(
+    "name, engine", [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()]
+)
 def test_fault_in_the_lease_is_found(name, engine):
     words = "--engine", engine, "--mutant", name, "--hours", 100
     status, output = simulate(*words, module="simulation.leases")

@@ -27,7 +27,9 @@ def test_a_string_that_is_no_docstring_has_weight():
 
 
 def test_weight_is_printed_by_folder_against_the_last_release():
-    lines = subprocess.run([sys.executable, weight.__file__], capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        [sys.executable, weight.__file__], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
 
     tokens, grown, folder = lines[1].split()
     assert (lines[0].split()[:2], folder) == (["tokens", "since"], "solo")
