@@ -82,23 +82,23 @@ test-full: $(VENV)/bench $(VENV)/deploy ## run all tests except the long torture
 	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --loop=full $(ARGS)
 
 test-deps: ## install the programs that the tests need, by one apt-get call; starts and enables no service
-	@$(PYTHON) tests/tools.py --install
+	@$(PYTHON) tests/tools/needed.py --install
 
 test-debian: ## run `make test` in a minimal Debian, as root and as a user; SUITES='bookworm trixie' (root)
-	@tests/debian.sh $(SUITES)
+	@tests/tools/debian.sh $(SUITES)
 
-lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespell and the words of tests/idiom.txt
+lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespell and the words of tests/tools/idiom.txt
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --check --quiet . || { echo 'solo: format with: $(VENV)/bin/ruff format' >&2; exit 1; }
 	@$(VENV_PYTHON) -m mypy --no-error-summary
 	@$(VENV)/bin/codespell
-	@$(VENV_PYTHON) tests/idiom.py
+	@$(VENV_PYTHON) tests/tools/idiom.py
 
 weight: ## count the tokens of solo/ and tests/ by folder, against the last release; ARGS='--record VERSION'
-	@$(PYTHON) tests/weight.py $(ARGS)
+	@$(PYTHON) tests/tools/weight.py $(ARGS)
 
 test-all: ## run `make test` on every CPython >= 3.9 of this machine, except WITHOUT='3.X ...'
-	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \
+	@failed=; for found in $$($(PYTHON) tests/tools/pythons.py $(WITHOUT)); do \
 	    version=$${found%%:*}; \
 	    if $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$${found#*:}"; then outcome=passed; \
 	    else outcome=FAILED; failed="$$failed $$version"; fi; \
@@ -106,24 +106,24 @@ test-all: ## run `make test` on every CPython >= 3.9 of this machine, except WIT
 	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }
 
 torture: $(MADE) ## inject kills and faults for MINUTES=60, from one seed; SEED=n replays; ARGS=--record
-	@$(PYTHON) tests/tools.py
-	@$(VENV_PYTHON) tests/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@$(PYTHON) tests/tools/needed.py
+	@$(VENV_PYTHON) tests/tools/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 simulation: $(MADE) ## run solo's files in a simulated kernel, in random schedules, for SECONDS=60 of CPU; SEED=n replays; ARGS=--exhaustive, --record
-	@cd tests && nice ../$(VENV_PYTHON) -m simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@cd tests && PYTHONPATH=tools nice ../$(VENV_PYTHON) -m simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(VENV)/bench ## measure speed beside a floor and peers; ARGS='launch queue', ARGS=--record
-	@$(PYTHON) tests/tools.py
-	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
+	@$(PYTHON) tests/tools/needed.py
+	@PYTHONPATH=tests/tools:tests $(VENV_PYTHON) -m bench $(ARGS)
 
 lab: ## measure how Debian's lock wrappers and solo fail, in one set of scenes; ARGS=--record
-	@$(PYTHON) tests/tools.py
+	@$(PYTHON) tests/tools/needed.py
 	@install -d -m 700 build build/lab # private, so that any Python is accepted
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
-	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
+	@cd tests/tools && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 
 fuzz: $(MADE) ## feed ten million inputs to the readers of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
-	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
+	@nice $(VENV_PYTHON) tests/tools/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 records: ## do all of these with --record, in two hours: results in build/records, tables in docs/evidence.md
 	@$(MAKE) --no-print-directory lab fuzz bench torture ARGS=--record

@@ -30,7 +30,7 @@ import loops
 import pytest
 from hypothesis import HealthCheck, settings
 from loops import pytest_addoption, pytest_collection_modifyitems, pytest_ignore_collect  # noqa: F401
-from tools import PACKAGES, find_tool
+from needed import PACKAGES, find_tool
 
 import solo
 from solo.contention import addresses
@@ -80,8 +80,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs to be root")
     config.addinivalue_line("markers", "host: needs the first pid namespace; in others each run has a holder")
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
-    config.addinivalue_line("markers", "full: only `make test-full` runs it")
-    config.addinivalue_line("markers", "rare: full, and slow and rarely wrong: CI leaves it out")
+    for marker, meaning in loops.MARKERS.items():
+        config.addinivalue_line("markers", f"{marker}: {meaning}")
     settings.load_profile({"quick": "quick", "test": "test"}.get(config.getoption("loop"), "solo"))
     # A shell's background job ignores SIGINT and SIGQUIT: reset them, as from a terminal.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:

@@ -1,44 +1,40 @@
 """The three loops: `make quick` while typing, `make test` before a commit, `make test-full` in CI.
 
-A file belongs to one loop; the marker `full` moves a single test to `make test-full`. A file named on pytest's command line runs
-completely in every loop.
+The marker `quick` or `full` in the line `pytestmark = ...` moves a file to another loop than `make test`, and `full` at a single test
+moves that. A file named on pytest's command line runs completely in every loop.
 
 With `--again FILE`, for CI, each failed test runs once more, alone. A test that passes then fails nothing, but is added to FILE with
 its first failure; it needs a row in tests/flaky.md. No test repeats itself, and none gets a longer time-out instead.
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 
 import pytest
 
-# At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
-QUICK = set(
-    "test_argv test_compatibility test_engine_parts test_layers test_lease test_once test_options test_record test_weight".split()
-)
-
-# These need servers, packages, another root directory, a booted systemd, or minutes.
-FULL = (
-    "test_packages test_lost_messages test_engines test_install test_torture test_faults test_s3 test_systemd test_bench"
-    " test_hostile_etcd test_lab test_upgrade test_zookeeper test_containers test_postgresql test_cron"
-    " test_prometheus test_model test_harness test_etcd test_redis test_ansible test_fuzz"
-).split()
-
-# The longest files of `make test-full`, some by their tests with the marker `full`, start first: at the end, the other workers
-# would wait for them.
-LONGEST = (
-    "test_simulation test_packages test_engines test_faults test_install test_torture test_lost_messages test_machines"
-    " test_s3 test_oracle test_ansible test_cron test_systemd test_parents"
-).split()
-
-LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
-    "quick": lambda quick, full: quick and not full,
-    "test": lambda quick, full: not full,
-    "rest": lambda quick, full: full,
-    "full": lambda quick, full: True,
+MARKERS = {
+    "quick": "the file runs in `make quick`, in at most 15 seconds on two cores: pure functions, imports, the bundle, some real launches",
+    "full": "only `make test-full` runs it: with servers, packages, another root directory, a booted systemd, or for minutes",
+    "rare": "full, and slow and rarely wrong: CI leaves it out",
+    "long": "the file starts first in `make test-full`: at the end, the other workers would wait for it",
 }
+LOOPS = {  # which files and tests run, by their markers
+    "quick": lambda markers: "quick" in markers and "full" not in markers,
+    "test": lambda markers: "full" not in markers,
+    "rest": lambda markers: "full" in markers,
+    "full": lambda markers: True,
+}
+
+
+@cache
+def read_markers(path):
+    """Return the markers of all tests of a file, without importing it."""
+    line = re.search(r"^pytestmark = .*", path.read_text(), re.M)
+    return re.findall(r"pytest\.mark\.(\w+)", line[0]) if line else []
 
 
 def pytest_addoption(parser):
@@ -48,30 +44,32 @@ def pytest_addoption(parser):
     parser.addoption("--bundle", action="store_true", help="run the bundle that `make install` makes")
 
 
-def is_in_loop(config, path, full=False):
-    return LOOPS[config.getoption("loop")](path.stem in QUICK, full or path.stem in FULL)
-
-
 def pytest_ignore_collect(collection_path, config):
     """Ignore files of other loops. pytest does not ask about named files; "rest" looks for single tests in every file."""
-    if collection_path.name.startswith("test_") and config.getoption("loop") != "rest":
-        return None if is_in_loop(config, collection_path) else True
+    loop = config.getoption("loop")
+    if collection_path.name.startswith("test_") and collection_path.suffix == ".py" and loop != "rest":
+        return None if LOOPS[loop](read_markers(collection_path)) else True
 
 
 def pytest_collection_modifyitems(config, items):
+    loop = config.getoption("loop")
+
     def is_chosen(item):
         if item.session.isinitpath(item.path):
             return True
-        if item.get_closest_marker("rare") and config.getoption("loop") != "full":
-            return False
-        return is_in_loop(config, item.path, item.get_closest_marker("full") is not None)
+        markers = [marker.name for marker in item.iter_markers()]
+        return LOOPS[loop](markers) and (loop == "full" or "rare" not in markers)
 
     left_out = [item for item in items if not is_chosen(item)]
     items[:] = filter(is_chosen, items)
-    if config.getoption("loop") in ("rest", "full"):
-        order = {name: place for place, name in enumerate(dict.fromkeys([*LONGEST, *FULL]))}
+    if loop in ("rest", "full"):
         sizes = Counter(item.path for item in items)
-        items.sort(key=lambda item: (order.get(item.path.stem, len(order)), -sizes[item.path], item.path))
+
+        def find_place(item):
+            markers = read_markers(item.path)
+            return "long" not in markers, "full" not in markers, -sizes[item.path], item.path
+
+        items.sort(key=find_place)
     config.hook.pytest_deselected(items=left_out)
 
 

@@ -1,7 +1,7 @@
 """`solo doctor --crontab` and `--unit`: read crontabs or systemd units, and print what to change.
 
 Never writes a file and never runs a command of a line. A line to use is printed only if solo was tried there, as that user or with
-the settings of that unit, and has the effect of the tool that it replaces; tests/test_oracle.py compares both.
+the settings of that unit, and has the effect of the tool that it replaces; tests/doctor/test_oracle.py compares both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tools that run a command under a lock, and the same options of solo. tests/test_oracle.py runs them."""
+"""Tools that run a command under a lock, and the same options of solo. tests/doctor/test_oracle.py runs them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from conftest import PATIENCE, TESTS, need_tools, until
 from guest import booted
 from home import read_facts
 
-pytestmark = [pytest.mark.root, pytest.mark.full, pytest.mark.tool("perl", "unshare", "nsenter")]
+pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.full, pytest.mark.tool("perl", "unshare", "nsenter")]
 
 LAUNCHERS = {"source": "/lab/solo", "installed": "/lab/usr/bin/solo"}
 

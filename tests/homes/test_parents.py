@@ -17,6 +17,8 @@ import pytest
 from conftest import PATIENCE, need_tools, write_program
 from home import install_launcher, make_home, run  # noqa: F401
 
+pytestmark = pytest.mark.long
+
 PARENTS = {}
 IN_MAKE_TEST = {"odd state", "environment {}", "dash trap PIPE", "solo", "node"}  # one of each kind
 GUESSED = {"python restore_signals=False"}

@@ -1,5 +1,5 @@
 /* The protocol of one name on one machine, for the model checker Spin: N contenders for an exclusive hold, and CRASHES
- * SIGKILLs of launchers and commands.  docs/design.md has the protocol; tests/test_model.py runs this and its mutants.
+ * SIGKILLs of launchers and commands.  docs/design.md has the protocol; tests/model/test_model.py runs this and its mutants.
  *
  * - exclusion, recorded before exec, order: an assertion each
  * - nobody stuck: Spin finds no invalid end state, and with -DNP no endless run: each contender ends in every run

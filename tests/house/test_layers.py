@@ -1,0 +1,195 @@
+"""Layers: every guarded run loads the files directly in solo/, and a folder only for a feature that needs it.
+
+Files import files below them; files import folders only inside functions; imports inside functions make no cycle either.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, count_switches, read_state, until
+from observed import list_loaded
+
+from solo.generate import bundle
+
+pytestmark = pytest.mark.quick
+
+# The modules of Python that a guarded run may load, besides those of `python -IS -c pass`.
+ALLOWED = {"_signal", "errno", "fcntl", "posix", "sys", "time"}
+
+
+def list_modules():
+    for path in sorted((ROOT / "solo").rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT / "solo").with_suffix("").parts)
+        yield name.removesuffix(".__init__") if name != "__init__" else "", path
+
+
+MODULES = dict(list_modules())
+TOP, LATE, TYPES = "at the top of the file", "in a function", "for type checkers"
+
+
+def read_imports(source):
+    """Yield (module, TOP, LATE or TYPES) of each import. `from solo.text import width` imports solo.text.width."""
+    tree = ast.parse(source)
+    places = dict.fromkeys(ast.iter_child_nodes(tree), TOP)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            places.update((inner, TYPES) for kept in node.body for inner in ast.walk(kept))
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        if isinstance(node, ast.ImportFrom):
+            inner = [f"{node.module}.{name}" for name in names]
+            names = [name if name.removeprefix("solo.") in MODULES else node.module for name in inner]
+        yield from ((name, places.get(node, LATE)) for name in names)
+
+
+def list_own(path):
+    """Return the imports of solo's own modules, named without `solo.`."""
+    found = read_imports(path.read_text())
+    return [(name.removeprefix("solo."), place) for name, place in found if name.startswith("solo.")]
+
+
+IMPORTS = {name: list_own(path) for name, path in MODULES.items() if name}
+RUN = {name: [own for own, place in imports if place != TYPES] for name, imports in IMPORTS.items()}
+HOT = {name for name in IMPORTS if (ROOT / "solo" / f"{name}.py").exists()}
+
+
+def find_cycle(imports):
+    """Return the names of modules that import each other in a circle, or []."""
+    done = set()
+
+    def visit(name, above):
+        if name in above:
+            return above[above.index(name) :]
+        if name in done or name not in imports:
+            return []
+        for other in imports[name]:
+            if found := visit(other, [*above, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next((found for name in imports if (found := visit(name, []))), [])
+
+
+@pytest.mark.parametrize("name", sorted(HOT))
+def test_file_imports_only_files_and_cheap_modules_of_python_at_its_top(name):
+    for imported, place in read_imports(MODULES[name].read_text()):
+        if place == TOP and imported != "solo":
+            assert imported.removeprefix("solo.") in HOT | ALLOWED, f"{name} imports {imported}"
+
+
+def test_imports_make_no_cycle():
+    assert find_cycle(RUN) == []
+
+
+def test_find_cycle_finds_a_cycle():
+    imports = {"a": ["b"], "b": ["c"], "c": ["b"]}
+
+    assert find_cycle(imports) == ["b", "c"]
+
+
+def test_imports_are_read_in_every_form():
+    source = """
+import solo.text.width, os
+from solo import kernel
+if TYPE_CHECKING:
+    from solo.commands import list
+def late():
+    from solo.text import width, users
+    from solo.commands.list import run
+    from solo import __version__
+"""
+    found = {place: {name for name, where in read_imports(source) if where == place} for place in (TOP, TYPES, LATE)}
+    assert found[TOP] == {"solo.text.width", "os", "solo.kernel"} and found[TYPES] == {"solo.commands.list"}
+    assert found[LATE] == {"solo.text.width", "solo.text.users", "solo.commands.list", "solo"}
+
+
+def list_users(*wanted):
+    return {name for name, imports in RUN.items() for own in imports if own.startswith(wanted)} - HOT
+
+
+def test_no_folder_imports_the_launcher():
+    users = list_users("launcher", "main", "start", "supervise")
+
+    assert users <= {"api.run", "contention.handoff"}  # the second is a part of it, which only waiters load
+
+
+def test_only_what_is_above_the_subcommands_imports_them():
+    assert {name.partition(".")[0] for name in list_users("commands.")} == {"api", "commands"}
+
+
+def test_run_executes_all_files_in_the_order_of_imports():
+    modules = bundle.list_modules()
+    ordered = bundle.list_hot(modules)
+
+    assert {name.removeprefix("solo.") for name in ordered if name != "solo"} == HOT - {"__main__"}
+    for at, name in enumerate(ordered):
+        imports = read_imports(modules[name].read_text())
+        assert {own for own, place in imports if place == TOP and own in modules} <= set(ordered[:at])
+
+
+@pytest.mark.host
+def test_guarded_run_loads_all_files_and_no_folder(lab):
+    loaded = list_loaded(lab, "-n", "job", "--", "true")
+
+    own = {name for name in loaded if name.partition(".")[0] == "solo"}
+    assert own == {"solo"} | {f"solo.{name}" for name in HOT - {"__main__"}}
+    assert loaded - own <= ALLOWED
+
+
+def test_list_loaded_sees_an_additional_module(lab):
+    spy = (
+        "import builtins\nreal = builtins.__import__\n"
+        "builtins.__import__ = lambda name, *rest: (name == 'solo.record' and real('json'), real(name, *rest))[1]"
+    )
+
+    assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
+
+
+@pytest.mark.parametrize("line", ["-h", "--help", "hold --help", "-n job -- true"])
+def test_help_of_a_run_and_of_a_hold_loads_no_library(lab, line):
+    assert {"typer", "rich", "psutil"}.isdisjoint(list_loaded(lab, *line.split()))
+
+
+def test_a_subcommand_loads_typer_but_rich_and_psutil_only_to_use_them(lab):
+    lab.hold("job")  # all names would include those that this user holds by socket elsewhere
+    loaded = list_loaded(lab, "list", "job", before=f"sys.path += {sys.path!r}")
+
+    assert "typer" in loaded and {"rich", "psutil", "solo.contention.sockets", "solo.commands.show"}.isdisjoint(loaded)
+
+
+def test_holder_and_waiters_never_wake(lab):
+    holder = lab.hold("job")
+    waiters = [lab.start_waiter("job", tag=number) for number in range(3)]
+    pids = [holder.pid, *(process.pid for process in waiters)]
+    until(lambda: all(read_state(pid) == "S" for pid in pids))
+    before = [count_switches(pid) for pid in pids]
+    busy = count_switches(os.getpid())
+    subprocess.run(["sleep", "3"])  # the claim is about a span of time
+
+    assert [count_switches(pid) for pid in pids] == before
+    assert count_switches(os.getpid()) > busy  # the count can move
+
+
+MOST_LINES = 40  # of a function's body; ruff counts its branches
+
+
+def find_long_functions(source):
+    """Return the names of functions with too long a body, without their docstrings."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    bodies = {node: node.body[ast.get_docstring(node) is not None :] or node.body for node in functions}
+    return [node.name for node, body in bodies.items() if body[-1].end_lineno - body[0].lineno >= MOST_LINES]
+
+
+def test_no_function_is_longer_than_forty_lines():
+    assert {name: long for name, path in list_modules() if (long := find_long_functions(path.read_text()))} == {}
+
+
+def test_the_measure_of_functions_finds_a_long_one():
+    docstring, line = '    """' + "\n" * 50 + '    """\n', "    a = 1\n"
+
+    assert find_long_functions(f"def short():\n{docstring}{40 * line}def long():\n{41 * line}") == ["long"]

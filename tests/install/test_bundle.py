@@ -1,0 +1,118 @@
+"""The program of an installation: all modules in one file, opened once, read to the end of a run whatever is installed."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import PATIENCE, ROOT, finish, make_bundled, read_line, until
+from observed import until_blocked
+
+
+@pytest.fixture(scope="session")
+def bundled_script(tmp_path_factory):
+    return make_bundled(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture
+def bundled(lab, bundled_script):
+    return use(lab, bundled_script)
+
+
+def use(lab, script):
+    lab.plain, lab.script = lab.script, str(script)
+    lab.program = script.parent / "program"
+    return lab
+
+
+def trace(bundled, *words):
+    """Return the system calls on the program, as strace prints them."""
+    output = bundled.path / "trace"
+    strace = ("strace", "-qq", "-f", "-y", "-e", "trace=openat,read,pread64", "-o", output)
+    assert bundled.run(*words, prefix=strace).stdout == b"ran\n"
+    return [call for call in output.read_text().splitlines() if str(bundled.program) in call]
+
+
+@pytest.mark.host
+@pytest.mark.tool("strace")
+def test_run_opens_the_program_once_and_reads_no_source(bundled):
+    calls = trace(bundled, "-n", "job", "echo", "ran")
+
+    assert [re.search(r"(\w+)\(", call)[1] for call in calls] == ["openat", "read", "read"]
+    assert f'"{ROOT}/solo' not in (bundled.path / "trace").read_text()
+
+
+@pytest.mark.tool("strace")
+def test_module_that_few_runs_need_comes_from_the_same_descriptor(bundled):
+    calls = trace(bundled, "-n", "job", "-t", "9", "echo", "ran")
+
+    assert sum("openat" in call for call in calls) == 1
+    assert any("pread64" in call for call in calls)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_program_is_no_standard_descriptor_and_close_on_exec(bundled, closed):
+    look = 'ls -l /proc/$PPID/fd >"$LAB/launcher"; ls -l /proc/self/fd/ >"$LAB/command"'
+    words = ["sh", "-c", f'exec "$SOLO" -n job -- sh -c "$1" {closed}', "sh", look]
+
+    assert os.spawnvpe(os.P_WAIT, "sh", words, {**bundled.environment, "SOLO": bundled.script}) == 0
+
+    [number] = re.findall(rf" (\d+) -> {bundled.program}\n", (bundled.path / "launcher").read_text())
+    assert int(number) > 2
+    assert str(bundled.program) not in (bundled.path / "command").read_text()
+
+
+def test_waiter_loads_what_it_needs_from_the_removed_program(lab):
+    """Everything is removed and replaced by another version while they wait: each ends as it would have."""
+    bundled = use(lab, make_bundled(lab.path))
+    holder = bundled.hold("job")
+    busy = bundled.start("-n", "job", "-w", "2", "true")
+    served = bundled.start("-n", "job", "-w", "1h", "-t", "0.1", "--", "sleep", "99")
+    until(lambda: bundled.count_waiting("job") == 2)
+    bundled.program.unlink()
+    bundled.program.write_bytes(b"of another version")
+
+    status, _, stderr = finish(busy)
+    assert status == 75 and re.search(r"busy: held for \d+s by pid \d+ .*; waited 2.0s\n$", stderr)
+    finish(holder)
+
+    assert served.wait(PATIENCE) == 124
+
+
+@pytest.mark.tool("strace")
+def test_turn_loads_nothing(bundled):
+    """Between the end of the holder and its own command a waiter reads nothing of the program."""
+    holder = bundled.hold("job")
+    output = bundled.path / "trace"
+    calls = ("strace", "-qq", "-f", "-y", "-e", "trace=pread64", "-o", output)
+    waiter = bundled.start("-w", "1h", "-n", "job", "--", "sh", "-c", "echo runs; read line", prefix=calls)
+    until_blocked(waiter)
+    before = output.read_text().count(str(bundled.program))
+
+    finish(holder)
+
+    assert read_line(waiter) == "runs"
+    assert output.read_text().count(str(bundled.program)) == before > 0
+    finish(waiter)
+
+
+def test_traceback_names_files_and_lines_of_the_source(bundled_script):
+    head = bundled_script.read_text().partition("    from solo.main")[0]
+    fail = "    import solo.kernel\n    solo.kernel.read_file('/nowhere')\nfinally: pass\n"
+
+    failed = subprocess.run([sys.executable, "-IS", "-c", head + fail], capture_output=True, text=True)
+
+    assert re.search(rf'File "{ROOT}/solo/kernel.py", line \d+, in read_file\n    fd = posix.open', failed.stderr)
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "of another Python", "of another source"])
+def test_unusable_program_is_ignored(lab, damage):
+    bundled = use(lab, make_bundled(lab.path))
+    whole = bundled.program.read_bytes()
+    bundled.program.unlink()
+    if damage != "missing":
+        other = {"empty": b"", "cut": whole[:1000], "of another Python": b"\0" + whole[1:]}
+        bundled.program.write_bytes(other.get(damage, whole[:4] + bytes(8) + whole[12:]))
+
+    assert bundled.run("-n", "job", "echo", "ran").stdout == b"ran\n"

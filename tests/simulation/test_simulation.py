@@ -1,0 +1,151 @@
+"""solo's real files in a simulated kernel: tests/simulation/. The searches run in a process of their own, as they replace posix."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+from simulation import leases, mutants, programs
+
+pytestmark = pytest.mark.long
+
+RUNS = 60  # of each scene
+# Scenes that are searched completely.
+COMPLETE = [
+    ["locks", "locks-skip", "two-plain", "two"],
+    pytest.param(["locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
+]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}/tests:{ROOT}/tests/tools", "PYTHONHASHSEED": "0"}
+
+
+def simulate(*words, module="simulation"):
+    """Return the status and the output of a search."""
+    command = [sys.executable, "-m", module, *map(str, words)]
+    result = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return result.returncode, result.stdout
+
+
+def read_broken(output):
+    return re.findall(r"^three: .*", output, re.M)
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return ast.literal_eval(simulate("--programs")[1])
+
+
+@pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda program: program.__name__)
+def test_program_sees_the_same_on_both_kernels(program, simulated, tmp_path):
+    assert programs.run_real(program, tmp_path) == repr(simulated[program.__name__])
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_random_schedules_keep_the_promises(part):
+    status, output = simulate("--seed", 1 + part * RUNS // 3, "--runs", RUNS // 3)
+
+    assert status == 0, output
+
+
+@pytest.mark.rare  # one seed: it finds what test_random_schedules_keep_the_promises finds, in more schedules
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_many_random_schedules_keep_the_promises():
+    status, output = simulate("--seconds", 60, "--seed", 1000)
+
+    assert status == 0, output
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("scenes", COMPLETE, ids=" ".join)
+def test_every_schedule_keeps_the_promises(scenes):
+    words = [word for scene in scenes for word in ("--scene", scene)]
+    status, output = simulate("--exhaustive", "--seconds", 2400, *words)
+
+    assert status == 0 and output.count("all: ") == len(scenes), output
+
+
+@pytest.mark.rare  # of the search, which changes seldom
+@pytest.mark.full
+def test_reduction_keeps_the_outcomes():
+    """Print what becomes of the contenders, with and without the reduction."""
+    words = "--exhaustive", "--seconds", 900, "--outcomes", "--scene", "locks-bare"
+    outputs = [simulate(*words)[1], simulate(*words, "--unreduced")[1]]
+
+    found = [re.findall(r"^(\[\(.*)|all: ", output, re.M) for output in outputs]
+    assert found[0] == found[1] and len(found[0]) == 2, outputs
+
+
+def test_failure_prints_steps_and_what_replays_it():
+    words = "--mutant", "gate not locked", "--scene", "three"
+    status, output = simulate(*words)
+    seed = re.search(r"^replay: make simulation ARGS='--scene three --seed (\d+) --runs 1'$", output, re.M)[1]
+
+    assert status == 1 and re.search(r"^pid \d+ \(solo\) rename\('\.new\.", output, re.M)
+    assert read_broken(simulate(*words, "--seed", seed, "--runs", 1)[1]) == read_broken(output) != []
+
+
+@pytest.mark.parametrize(
+    "code, error",
+    [
+        (
+            "load(['gate'], [Fault('', 'gate.py FileGate.load', 'nothing()', '', '')])",
+            "FileGate.load has 0 times: nothing()",
+        ),
+        ("load(['kernel']); import posix; posix.mknod('x')", "Unknown: posix.mknod"),
+    ],
+)
+def test_fault_without_its_code_and_unknown_call_are_errors(code, error):
+    command = [
+        sys.executable,
+        "-c",
+        f"from simulation.modules import load; from simulation.faults import Fault; {code}",
+    ]
+
+    assert error in subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True).stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", mutants.FOUND, ids=lambda fault: fault.name)
+def test_fault_in_the_hot_path_is_found(fault):
+    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--runs", 10 * RUNS)
+
+    assert status == 1 and "replay: " in output, output
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", mutants.HARMLESS, ids=lambda fault: fault.name)
+def test_harmless_fault_breaks_no_promise(fault):
+    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--seconds", 5)
+
+    assert status == 0, output
+
+
+@pytest.mark.parametrize("engine, hours", [("s3", 2), ("etcd", 1)])
+def test_leases_keep_the_promises_in_virtual_time(engine, hours):
+    status, output = simulate("--engine", engine, "--hours", hours, module="simulation.leases")
+
+    assert status == 0, output
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "name, engine", [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()]
+)
+def test_fault_in_the_lease_is_found(name, engine):
+    words = "--engine", engine, "--mutant", name, "--hours", 100
+    status, output = simulate(*words, module="simulation.leases")
+
+    assert status == 1 and "replay: " in output, output
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words, status", [(["100"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"])
+def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
+    ended, output = simulate("--latency", 0.2, "--crowd", *words, module="simulation.leases")
+
+    assert (ended, output.count("PUT/s refused")) == (status, 1), output
