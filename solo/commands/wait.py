@@ -31,8 +31,9 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         if ticket is None:
             return True
         try:
-            if not ticket.wait_end(deadline) and monotonic() >= deadline:
+            if monotonic() >= deadline:
                 raise Busy(f"{part}: busy: {describe_holder(ticket)}{describe_waited(options['timeout'])}")
+            ticket.wait_end(deadline)
         finally:
             ticket.close()
         return False

@@ -36,13 +36,15 @@ def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
             found, is_exact = ticket.open_watches() if ticket.is_open else ([], True)
             watches += found
             blind = blind or not found
-            inexact += [] if is_exact else [ticket]
+            inexact += [] if is_exact or not found else [ticket]
         while True:
             until = min(deadline, monotonic() + SLOW_CHECK) if blind or inexact else deadline
-            if poll(watches, until) or blind or any(ticket.has_left() for ticket in inexact):
+            if poll(watches, until) or any(ticket.has_left() for ticket in inexact):
                 return True
             if monotonic() >= deadline:
                 return False
+            if blind:
+                return True
     except ProcessLookupError:
         return True
     finally:

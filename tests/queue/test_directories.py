@@ -5,9 +5,10 @@ import json
 import os
 import pwd
 import subprocess
+from pathlib import Path
 
 import pytest
-from conftest import BLOCKING, NOBODY, count_injected, finish, in_mounts, inject, kill, kill_both, until
+from conftest import BLOCKING, NOBODY, copy_libraries, count_injected, finish, in_mounts, inject, kill, kill_both, until
 from test_process_1 import find_chain
 
 from solo.directories import open_base, open_parts
@@ -183,6 +184,7 @@ HIDDEN = {  # prefixes of the holder and of the contender
 def test_orphan_holds_where_it_looks_like_another_process(shared, here, there):
     if SHIFTED in (here, there) and subprocess.run([*SHIFTED, "true"], capture_output=True).returncode:
         pytest.skip("no time namespaces")
+    copy_libraries(Path(shared.script).parent)
     shared.run("-n", "job", "true")  # the name is root's
     holder = shared.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=here)
     child = int(holder.stdout.readline())
@@ -191,8 +193,11 @@ def test_orphan_holds_where_it_looks_like_another_process(shared, here, there):
     until(lambda: shared.collect()[0]["state"] == "orphaned")
 
     assert shared.run("-n", "job", "true", prefix=there).returncode == 75
+    assert shared.run("wait", "--timeout", "100ms", "job", prefix=there).returncode == 75
+    waiting = shared.start("wait", "job", prefix=there)
     os.kill(child, 9)
     assert shared.run("-w", "forever", "-n", "job", "true", prefix=there).returncode == 0
+    assert finish(waiting) == (0, "", "")
 
 
 @pytest.mark.tool("strace")

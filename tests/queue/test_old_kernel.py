@@ -92,6 +92,36 @@ def test_waiter_behind_orphan_polls(old):
     assert finish(waiter)[0] == 0 and old.read_log() == ["waiter"]
 
 
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("held", ["kept", "orphan"])
+def test_wait_behind_a_process_that_it_polls_ends_in_time(old, held):
+    """It looks at the ticket once at its start, every 0.2 s, and once at its end, however long its timeout is."""
+    process = start_kept(old) if held == "kept" else old.orphan("job")
+    trace = ("strace", "-o", old.path / "trace", "-e", "trace=openat")
+    wanted = ["job --timeout 500ms", "job -t 0", "job/part -t 100ms", "free job -t 0"]
+    waits = [
+        old.start("wait", "--allow-unknown", *words.split(), prefix=trace * (not at)) for at, words in enumerate(wanted)
+    ]
+    late = old.start("wait", "job", "--timeout", "1h")
+
+    ends = [finish(each) for each in waits]
+
+    assert [(status, err.count("job: busy: held for ")) for status, _, err in ends] == [(75, 1)] * len(wanted)
+    assert 2 <= (old.path / "trace").read_text().count('".hold.') <= 6 and late.poll() is None
+    os.kill(process.child, signal.SIGTERM)
+    if held == "kept":
+        process.wait()
+    assert finish(late) == (0, "", "")
+
+
+def start_kept(lab):
+    """Keep `job` for a process that has nothing of solo; return it. `child`: its pid."""
+    process = lab.start_words("sleep", "99")
+    process.child = process.pid
+    assert lab.run("hold", "--pid", str(process.pid), "job").returncode == 0
+    return process
+
+
 def test_socket_waiter_of_killed_launcher_waits_until_its_command_is_dead(old):
     old.use_sockets()
     assert kill_launcher_of_large_command(old) in DEAD

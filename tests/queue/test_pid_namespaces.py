@@ -102,6 +102,16 @@ def test_release_chooses_by_the_pid_of_its_caller(lab):
         finish(process)
 
 
+def test_wait_for_a_hold_of_another_container_ends_in_time(lab):
+    holder = lab.start_words(*INNER, "sh", "-c", f"{shlex.quote(lab.script)} hold --pid $$ a/b && echo; read line")
+    read_line(holder)
+    busy = [lab.run("wait", name, "--timeout", "100ms", prefix=INNER) for name in ("a", "a/b")]
+    waiting = lab.start("wait", "a/b", prefix=INNER)
+
+    assert [result.returncode for result in busy] == [75, 75]
+    assert lab.run("release", "a/b").returncode == 0 and finish(waiting) == (0, "", "")
+
+
 def test_socket_of_a_process_that_cannot_be_seen_has_no_pid(lab):
     holder = Container(lab, "--via", "socket")
 
