@@ -229,9 +229,18 @@ def find_libraries(python: Python, target: str) -> list:
     return sites
 
 
+def copy_modules(target: str):
+    """Copy solo's modules, not their modes: in a checkout of umask 0 every user may write them."""
+    shutil.copytree(ROOT / "solo", target, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder, _, files in os.walk(target):
+        os.chmod(folder, 0o755)
+        for file in files:
+            os.chmod(f"{folder}/{file}", 0o644)
+
+
 def build(python: Python, folder: str, final: str, prefix: str):
     """Build a version of solo in `folder`, which will be `final`. Raises CalledProcessError."""
-    shutil.copytree(ROOT / "solo", f"{folder}/lib/solo", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_modules(f"{folder}/lib/solo")
     sites = find_libraries(python, f"{folder}/lib")
     words = [bundle.__file__, "program", f"{final}/lib/solo", f"{folder}/program"]
     subprocess.run([python.path, "-IB", "-X", "no_debug_ranges", *words], check=True, stdin=subprocess.DEVNULL)

@@ -27,7 +27,7 @@ if [ -e PKG-INFO ]; then
     version=$(sed -n 's/^Version: //p' PKG-INFO)
     install -D -m 644 PKG-INFO "$root$1/solo_run-$version.dist-info/METADATA"
     find "$root$1/solo" -name __pycache__ -prune -exec rm -r {} +
-    find "$root$1/solo" -type f -exec chmod 644 {} +
+    find "$root$1/solo" -type f -exec chmod 644 {} + -o -exec chmod 755 {} +
     "$python" -m compileall -q --invalidation-mode unchecked-hash -s "$root" "$root$1/solo"
     mkdir -p "$root/usr/lib/solo"
     bundle program "$1/solo" "$root/usr/lib/solo/program"

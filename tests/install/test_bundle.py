@@ -116,3 +116,15 @@ def test_unusable_program_is_ignored(lab, damage):
         bundled.program.write_bytes(other.get(damage, whole[:4] + bytes(8) + whole[12:]))
 
     assert bundled.run("-n", "job", "echo", "ran").stdout == b"ran\n"
+
+
+def test_doctor_says_that_the_program_is_unusable(lab):
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    bundled = use(lab, make_bundled(lab.path, site))
+    before = bundled.run("doctor").stdout
+    bundled.program.write_bytes(b"\0" + bundled.program.read_bytes()[1:])
+
+    after = bundled.run("doctor").stdout
+
+    note = b"installed for another version of Python, and starts slower (install it again)\n"
+    assert (note in before, note in after) == (False, True)

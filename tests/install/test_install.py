@@ -370,6 +370,40 @@ def test_make_install_writes_nothing_into_the_clone(lab):
     assert list_tree(clone) == before
 
 
+@pytest.fixture(params=["a+w", "go-rwx"])
+def odd_clone(request, lab):
+    """A clone made with umask 0, or with umask 077."""
+    clone = lab.path / "clone"
+    shutil.copytree(ROOT, clone, ignore=IGNORED)
+    assert run("chmod", "-R", request.param, clone).returncode == 0
+    return clone
+
+
+def find_modes(place):
+    """Return the modes of the files and directories in `place`, as find(1) prints them: f644."""
+    return set(run("find", place, "-mindepth", "1", "!", "-type", "l", "-printf", "%y%m\n").stdout.split())
+
+
+def test_make_install_takes_no_modes_from_the_clone(lab, odd_clone):
+    prefix = lab.path / "usr"
+
+    install(prefix, source=odd_clone, PIP_NO_INDEX="1", options={"umask": 0})
+
+    assert find_modes(prefix) == {"d755", "f644", "f755"}
+    programs = run("find", prefix, "-type", "f", "-perm", "755", "-printf", "%f\n").stdout.split()
+    assert set(programs) <= {"solo"}
+
+
+def test_package_takes_no_modes_from_the_source(lab, odd_clone):
+    (odd_clone / "PKG-INFO").write_text("Version: 9\n")
+    words = ("sh", "packaging/stage.sh", lab.path / "root", sys.executable, "/modules")
+
+    staged = run(*words, cwd=odd_clone, umask=0)
+
+    assert (staged.returncode, staged.stderr) == (0, "")
+    assert find_modes(lab.path / "root") == {"d755", "f644", "f755"}
+
+
 def test_destdir_stages_files_that_run_from_prefix(lab):
     stage, prefix = lab.path / "stage", lab.path / "final"
 

@@ -99,9 +99,8 @@ def test_wait_behind_a_process_that_it_polls_ends_in_time(old, held):
     process = start_kept(old) if held == "kept" else old.orphan("job")
     trace = ("strace", "-o", old.path / "trace", "-e", "trace=openat")
     wanted = ["job --timeout 500ms", "job -t 0", "job/part -t 100ms", "free job -t 0"]
-    waits = [
-        old.start("wait", "--allow-unknown", *words.split(), prefix=trace * (not at)) for at, words in enumerate(wanted)
-    ]
+    traced, *others = [["wait", "--allow-unknown", *words.split()] for words in wanted]
+    waits = [old.start(*traced, prefix=trace), *(old.start(*words) for words in others)]
     late = old.start("wait", "job", "--timeout", "1h")
 
     ends = [finish(each) for each in waits]
