@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import solo  # noqa: E402
+from solo.commands.checks import CRON_PATH  # noqa: E402
 from solo.generate import bundle  # noqa: E402
 from solo.text import missing  # noqa: E402
 
@@ -331,6 +332,8 @@ def install(prefix: str, stage: str, typed: str):
     say(f"installed {prefix}/bin/solo")
     if not stage and f"{prefix}/bin" not in os.environ.get("PATH", "").split(":"):
         say(f'not in PATH yet: export PATH="{prefix}/bin:$PATH"')
+    if not stage and f"{prefix}/bin" not in CRON_PATH.split(":"):
+        say(f"a crontab needs this line, above its jobs: PATH={prefix}/bin:{CRON_PATH}")
 
 
 def remove(place: str):

@@ -9,7 +9,7 @@ import typer
 from solo.argv import check_variable
 from solo.commands.lookup import check_names, check_units, check_words
 from solo.errors import UsageError
-from solo.kinds import read_duration, read_word
+from solo.kinds import is_number, read_duration, read_word
 from solo.options import DIR, VIA
 
 DURATION, WHERE, FOLDER, FILE = "DURATION", "WHERE", "DIR", "FILE"  # completions know the kind of a value by these
@@ -26,11 +26,18 @@ def read_value(context: typer.Context, parameter: typer.CallbackParam, word: Opt
     return read_word(flag, word)
 
 
-def declare(flags: str, help: str, metavar: Optional[str] = None, **rest: Any) -> Any:
+def read_age(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
+    """Do as read_value, but refuse 30 for 30 days: what is removed does not come back."""
+    if word and is_number(word) and float(word):
+        raise UsageError(f"{parameter.opts[0]} {word}: needs a unit (like {word}d for days, {word}s for seconds)")
+    return read_value(context, parameter, word)
+
+
+def declare(flags: str, help: str, metavar: Optional[str] = None, read: Any = read_value, **rest: Any) -> Any:
     """Return an option of typer, by default None, or without a metavar False."""
     if metavar is None:
         return typer.Option(False, *flags.split(), help=help)
-    return typer.Option(None, *flags.split(), help=help, metavar=metavar, callback=read_value, **rest)
+    return typer.Option(None, *flags.split(), help=help, metavar=metavar, callback=read, **rest)
 
 
 def declare_names(help: str, metavar: str = "NAME...") -> Any:
@@ -133,7 +140,7 @@ def clean(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     generated: bool = declare("--generated", "Only names that solo made from commands"),
-    history: Text = declare("--history", "Also remove journals of names idle for DURATION", DURATION),
+    history: Text = declare("--history", "Also remove journals of names idle for DURATION", DURATION, read_age),
 ) -> None:
     """Remove idle names (--generated: only those made from commands), and files left by dead processes. Jobs may start
     meanwhile.

@@ -106,6 +106,16 @@ def test_doctor_names_the_installed_command(lab, installed):
     assert f": write {installed}/bin/solo in crontabs, or set PATH there\n" in said
 
 
+def test_make_install_prints_the_path_line_of_a_crontab(lab):
+    prefix = lab.path / "a prefix"
+    line = install(prefix, PIP_NO_INDEX="1").stdout.splitlines()[-1].partition(" jobs: ")[2]
+
+    assert line == f"PATH={prefix}/bin:/usr/bin:/bin"
+    ran = run("env", "-i", line, f"SOLO_DIR={lab.directory}", "sh", "-c", "solo -n job -- echo ran")
+    assert (ran.stdout, ran.stderr) == ("ran\n", "")
+    assert " jobs: " not in install(prefix, f"DESTDIR={lab.path}/stage", PIP_NO_INDEX="1").stdout
+
+
 @pytest.mark.tool("cc")
 def test_start_without_its_installation_is_one_line_and_125(lab):
     install(lab.path / "usr")

@@ -482,6 +482,18 @@ def test_directory_removed_by_the_job_is_not_created_again(lab):
 # --- clean --history --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("age", ["30", "0.5"])
+def test_clean_refuses_an_age_without_unit(lab, age):
+    """30 for 30 days would remove what is older than 30 seconds. 0 needs no unit."""
+    lab.run("-n", "job", "true")
+
+    refused = lab.run("clean", "--history", age)
+
+    error = f"solo: --history {age}: needs a unit (like {age}d for days, {age}s for seconds)\n"
+    assert (refused.returncode, refused.stdout, refused.stderr.decode()) == (125, b"", error)
+    assert lab.find_journal("job").exists()
+
+
 def test_clean_removes_history_only_with_its_option(lab):
     for name in ("old", "a/b"):
         lab.run("-n", name, "true")
