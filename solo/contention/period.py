@@ -1,8 +1,12 @@
 """--once-per: at most one run per period, even if a short run ended before cron fired on the other host.
 
-The period of a moment is the nearest multiple of its length, and a start less than half a period after the last run
-belongs to the period of that run. So clocks that differ by less than half a period agree, whenever cron fires.
-The last run is stored beside the journal and, with an engine, there too. The contender that replaces it runs.
+A token bucket of one (GCRA, ITU-T I.371): a run has a time at which it was due, and the next start
+counts from half a period after that. The first run was due when it started, each later one a period
+after the run before, or when it started if that is later. No hour of the clock begins a period:
+below half a period, jitter and clocks apart lose no run, and N periods have at most N + 1 runs.
+
+A run's due time is stored beside the journal and, with an engine, there too. The contender that
+replaces it runs.
 """
 
 import json
@@ -21,6 +25,7 @@ from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
 from solo.plan import Plan
 from solo.process.watch import find_lock_owner, make_stuck_error, try_lead
+from solo.record import LATEST
 
 FILE = ".once"
 SIZE_LIMIT = 4096
@@ -28,10 +33,13 @@ SHORTEST = 0.001  # seconds
 
 
 class LastRun(NamedTuple):
-    """The last run of a name: its host, and its time in seconds since the epoch, by the clock of that host."""
+    """The last run of a name, as stored: its host, and when it was due, in seconds since the epoch.
+
+    It started up to half a period before that. Version 0.3.0 has the start's time in that place.
+    """
 
     host: str
-    time: float
+    due: float
 
 
 class Store(Protocol):
@@ -46,8 +54,8 @@ class Store(Protocol):
 class PeriodGuard:
     """The one run of `names` in a period of `length` seconds.
 
-    `stores` keep the last run. `ran` is the LastRun that we write there, `written` all that we have written, `claims`
-    lists (store, the LastRun before).
+    `stores` keep the last run. `start` is when our run starts, None until its period is claimed;
+    `written` has each LastRun that we have written for it, `before` what a store kept before these.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -58,9 +66,9 @@ class PeriodGuard:
             raise UsageError("--once-per: give one name")
         self.name = plan.names[0]
         self.may_retry = plan.once_retry
-        self.ran: LastRun | None = None
+        self.start: float | None = None
         self.written: list[LastRun] = []
-        self.claims: list[tuple[Store, LastRun | None]] = []
+        self.before: dict[Store, LastRun | None] = {}
         self.stores: list[Store] = []
         self.add(LocalStore(plan.dir))
 
@@ -69,30 +77,34 @@ class PeriodGuard:
         self.ask(store)
         self.stores.append(store)
 
-    def ask(self, store: Store) -> Optional[LastRun]:
-        """Return the LastRun that `store` keeps if it is our own or of an earlier period. Raises RanAlready."""
-        before = store.read_once(self.name)
-        now = self.ran.time if self.ran else time()  # judge by the time that we will write, however long that takes
-        if before is None or before in self.written or is_over(before.time, now, self.length):
-            return before
-        if before.time > now + self.length:
-            return before  # a broken clock wrote it
-        when = strftime("%F %T", localtime(before.time))
-        raise RanAlready(f"{self.name}: ran already in this period, on {before.host} at {when}")
+    def ask(self, store: Store) -> tuple[Optional[LastRun], float]:
+        """Return what `store` keeps, and when our run is due by that. Raises RanAlready."""
+        stored = store.read_once(self.name)
+        last = self.before.get(store) if stored in self.written else stored
+        # Judge by the start that we claim, however long the writes take.
+        start = time() if self.start is None else self.start
+        due = find_due(None if last is None else last.due, start, self.length)
+        if due is not None:
+            return stored, due
+        assert last  # without one each start is due
+        end = f"which lasts until {format_time(find_end(last.due, self.length))}"
+        raise RanAlready(f"{self.name}: ran already on {last.host} in this period, {end}")
 
     def claim(self) -> None:
         """Claim the present period for our run; the last call counts. Raises RanAlready, SoloError."""
-        self.ran = LastRun(read_origin().host, time())
-        self.written.append(self.ran)
+        self.start = time()
         for store in self.stores:
+            ran = None
             while True:
-                before = self.ask(store)
-                if before == self.ran:
-                    break  # our earlier write was stored, although the store reported a failure
-                if before not in self.written:
-                    # Note it before the write: we may never know whether that succeeded.
-                    self.claims = [*(claim for claim in self.claims if claim[0] is not store), (store, before)]
-                if store.write_once(self.name, before, self.ran):
+                stored, due = self.ask(store)
+                if ran is not None and ran == stored:
+                    break  # our write was stored, although the store reported a failure
+                # Note both before the write: we may never know whether that succeeded.
+                if stored not in self.written:
+                    self.before[store] = stored
+                ran = LastRun(read_origin().host, make_unique(due))
+                self.written.append(ran)
+                if store.write_once(self.name, stored, ran):
                     break
 
     def undo_claim(self, error: BaseException) -> BaseException:
@@ -108,6 +120,10 @@ class PeriodGuard:
                 pass
         return error
 
+    def started(self, run: Any) -> None:
+        end = max(find_end(ran.due, self.length) for ran in self.written)
+        run.print_verbose(f"{self.name}: this period lasts until {format_time(end)}")
+
     def ended(self, run: Any) -> None:
         """Do not count a failed run with the word retry; before the names are released, as the next run may be this job."""
         if self.may_retry and (run.code or run.outcome):
@@ -115,28 +131,41 @@ class PeriodGuard:
 
     def undo(self) -> None:
         """Restore what was stored before, where it is still ours. Ignores errors."""
-        for store, before in self.claims:
+        for store, before in self.before.items():
             try:
                 ran = store.read_once(self.name)
                 if ran in self.written:
                     store.write_once(self.name, ran, before)
             except Exception:
                 pass  # then it counts as a run: better no run than two
-        self.claims = []
+        self.before = {}
 
 
-def is_over(before: float, now: float, length: float) -> bool:
-    """Return whether the period of a run at `before` has ended: not before half of it has passed."""
-    return find_period(before, length) < find_period(now, length) and now - before >= length / 2
+def find_due(before: Optional[float], start: float, length: float) -> Optional[float]:
+    """Return when the run of a `start` is due, after a run that was due at `before`, None for none.
 
+    Return None if the start is in the period of that run.
 
-def find_period(now: float, length: float) -> int:
-    """Return the number of the period of `length` seconds to which a moment belongs.
-
-    >>> find_period(299.0, 300.0), find_period(301.0, 300.0), find_period(451.0, 300.0)
-    (1, 1, 2)
+    >>> [find_due(1000.0, start, 300.0) for start in (1149.0, 1151.0, 1400.0)]
+    [None, 1300.0, 1400.0]
     """
-    return int((now + length / 2) // length)
+    if before is None or before > start + length:
+        return start  # the first run, or a broken clock wrote `before`
+    return max(start, before + length) if start >= find_end(before, length) else None
+
+
+def find_end(due: float, length: float) -> float:
+    """Return when the period of a run ends that was due then."""
+    return due + length / 2
+
+
+def make_unique(due: float) -> float:
+    """Return a time of the same millisecond that nobody else has: two may be due at once."""
+    return (int(due * 1000) + int.from_bytes(os.urandom(4), "big") / (1 << 32)) / 1000
+
+
+def format_time(seconds: float) -> str:
+    return strftime("%F %T", localtime(min(seconds, LATEST)))
 
 
 class LocalStore:

@@ -17,6 +17,9 @@ from proxy import HOLE, REQUEST, Proxy
 from servers import SERVERS, find_port, serve
 
 from solo.commands.list import collect
+from solo.contention.period import LastRun, format_ran, parse_ran
+from solo.engines.lease import Terms
+from solo.engines.targets import open_engine
 
 pytestmark = [pytest.mark.long, pytest.mark.full]
 
@@ -24,6 +27,7 @@ server = serve(SERVERS)
 
 
 NUMBERS = itertools.count()
+DAY = 86400
 
 
 class Fleet:
@@ -571,6 +575,24 @@ def test_once_retry_runs_again_after_a_failure(fleet):
     runs = [fleet.run(host, *words, status) for host, status in ("a1", "b0", "a0")]
     assert [run.returncode for run in runs] == [1, 0, 0]
     assert fleet.lab.read_log() == ["ran", "ran"]
+
+
+def test_early_run_of_once_per_is_due_a_period_after_the_last_one(fleet):
+    """One that fails, with retry, restores what was stored: here by 0.3.0, when its run started."""
+    engine = open_engine(fleet.url, Terms(15.0))
+    engine.connect()
+    old = LastRun("old", time.time() - 0.6 * DAY)
+    engine.write_once(fleet.job, engine.read_once(fleet.job)[1], format_ran(old))
+
+    assert fleet.run("a", "-n", fleet.job, "--once-per", "1d,retry", "false").returncode == 1
+    assert parse_ran(engine.read_once(fleet.job)[0]) == old
+    for host in "abab":
+        words = ("sh", "-c", "echo ran >>$LAB/log")
+        fleet.run(host, "-n", fleet.job, "--once-per", "1d", "--", *words)
+
+    assert fleet.lab.read_log() == ["ran"]
+    assert abs(parse_ran(engine.read_once(fleet.job)[0]).due - old.due - DAY) < 0.002
+    engine.close()
 
 
 # --- from Python --------------------------------------------------------------------------------------------------------------

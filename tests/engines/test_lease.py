@@ -1,10 +1,9 @@
-"""Leases, URLs and periods, without servers, on an artificial clock."""
+"""Leases and URLs, without servers."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from solo.contention.period import find_period
 from solo.engines.lease import LATENCY, MARGIN, RATE, Terms
 from solo.engines.targets import parse_url
 from solo.errors import UsageError
@@ -61,10 +60,3 @@ def test_invalid_host_list_is_refused(hosts):
 def test_scheme_of_what_solo_does_not_speak_names_a_way(scheme, way):
     with pytest.raises(UsageError, match=rf"no such engine \(name .*{way}"):
         parse_url(f"{scheme}://h")
-
-
-@given(some.floats(1, 1e6), some.integers(0, 10**4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))
-def test_clocks_within_half_a_period_agree_on_the_period(length, number, one, other):
-    fires = number * length
-
-    assert find_period(fires + one * length, length) == find_period(fires + other * length, length) == number

@@ -279,7 +279,7 @@ class TestCronJob:
             words = ("--user", f"root:{PASSWORD}", "get", "--prefix", "cron/report/", "--keys-only")
             return etcd.ask(*words).count("cron/")
 
-        day = {"--once-per=5m": "--once-per=1d"}  # at any time of the day but noon
+        day = {"--once-per=5m": "--once-per=1d"}
         first = start("echo ran; exec sleep 1000", "--name=one", changes=day)
         assert read_line(first) == "ran" and count_contenders() == 1
         assert finish(start("echo ran", changes=day)) == (0, "", "")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from datetime import datetime
 
@@ -24,8 +25,19 @@ def test_second_run_in_a_period_is_a_silent_success(lab):
 
     assert [(result.returncode, result.stderr) for result in results] == [(0, b"")] * 3 and lab.read_log() == ["ran"]
     assert [row["outcome"] for row in lab.history()] == ["ok", "skipped", "skipped"]
-    verbose = lab.run("-v", "-E", "3", *DAY, "true")
-    assert verbose.returncode == 3 and b"job: ran already in this period, on " in verbose.stderr
+
+
+def test_verbose_says_until_when_the_period_lasts(lab):
+    """Half a period from the run."""
+    begin = time.time()
+    first, second = (lab.run("-v", "-E", "3", *DAY, "true") for _ in range(2))
+
+    [until] = re.findall(r"(?m)^solo: job: this period lasts until (.*)$", first.stderr.decode())
+    refusal = rf"solo: job: ran already on \S+ in this period, which lasts until {until}\n"
+    assert re.fullmatch(refusal, second.stderr.decode())
+    assert (first.returncode, second.returncode) == (0, 3)
+    end = datetime.strptime(until, "%Y-%m-%d %H:%M:%S").timestamp()
+    assert begin - 1 <= end - 12 * 3600 <= time.time()
 
 
 def test_next_period_runs_again(lab):
@@ -37,16 +49,24 @@ def test_next_period_runs_again(lab):
     assert lab.read_log() == ["ran", "ran"]
 
 
-@pytest.mark.tool("faketime")
-def test_two_hosts_at_the_end_of_a_period_run_once(lab):
-    """Their clocks are 4 s apart, and cron fires at noon, where one period of 1d ends and the next begins."""
-    for clock in ("11:59:58", "12:00:02", "23:59:50"):
-        lab.run(*DAY, "--", *APPEND, prefix=("env", "TZ=UTC", "faketime", f"2026-03-01 {clock}"))
-    assert lab.read_log() == ["ran"]
+NEW_YORK = "EST5EDT,M3.2.0,M11.1.0"  # its summer time begins on 14 March 2027
 
-    for clock in ("11:59:58", "12:00:02"):
-        lab.run(*DAY, "--", *APPEND, prefix=("env", "TZ=UTC", "faketime", f"2026-03-02 {clock}"))
-    assert lab.read_log() == ["ran"] * 2
+
+@pytest.mark.tool("faketime")
+@pytest.mark.parametrize(
+    "zone, clocks",
+    [
+        pytest.param(NEW_YORK, ("07:29:58", "07:30:02"), id="summer time"),
+        pytest.param("UTC", ("11:59:58", "12:00:02"), id="noon"),
+    ],
+)
+def test_daily_job_of_two_hosts_runs_once_a_day(lab, zone, clocks):
+    for day in range(12, 17):
+        for clock in clocks:
+            prefix = ("env", f"TZ={zone}", "faketime", f"2027-03-{day} {clock}")
+            lab.run(*DAY, "--", "sh", "-c", f"echo {day} >>$LAB/log", prefix=prefix)
+
+    assert lab.read_log() == ["12", "13", "14", "15", "16"]
 
 
 def test_changed_period_counts_the_earlier_run(lab):
