@@ -62,6 +62,8 @@ def acquire_names(
 
     def make(record: "Record", policy: "Policy | None") -> Attempt:
         queue = (make_queue or open_queue)(base, name, wanted.origin)
+        if wanted.is_pair and named:
+            queue.count_from(named[wanted.names[0]].number)
         return Attempt(queue, record, plan.deadline, watch, policy, starter)
 
     try:
@@ -94,6 +96,14 @@ def order_claims(wanted: "Record") -> "list[tuple[str, Claim]]":
     if wanted.is_generated:
         return [(name, wanted.claim) for name in wanted.names]
     return plan_claims(wanted.names, wanted.claim)
+
+
+def choose_named(wanted: "Record", holds: "dict[str, Ticket]") -> "dict[str, Ticket]":
+    """Return, by shown name, the holds that give a run its tokens and slots.
+
+    Of a pair that is the second one, as all spellings of a program share it.
+    """
+    return {wanted.names[0]: holds[wanted.names[1]]} if wanted.is_pair else holds
 
 
 def acquire_name(record: "Record", plan: "Plan", make: "Callable[[Record, Policy | None], Attempt]") -> "Ticket":

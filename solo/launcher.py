@@ -52,8 +52,9 @@ def run(typed: "Typed", command: "list[str]", listeners: "list[Any]") -> None:
 
 class Run:
     """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`, and `outcome`:
-    TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `named` is the hold of each name, `local_holds` the
-    local ones. `is_below_init` is whether the parent of the launcher is the process of go_on_in_child.
+    TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `local_holds` are the local ones by
+    name, `named` the hold of each shown name that has its token and slot. `is_below_init` is whether
+    the parent of the launcher is the process of go_on_in_child.
     """
 
     names: "list[str]" = []  # of a run whose plan was refused
@@ -146,12 +147,13 @@ class Run:
         plan, holds = self.plan, self.holds
         starter = self.starter if self.remote is None else None
         watch = acquire.make_watch(plan, plan.deadline)
-        self.local_holds = self.named = acquire.acquire_names(self.record, plan, watch, holds, starter=starter)
+        self.local_holds = acquire.acquire_names(self.record, plan, watch, holds, starter=starter)
+        self.named = acquire.choose_named(self.record, self.local_holds)
         if plan.locks_files:
             from solo.contention.flocks import lock_files
 
             wanted = plan, plan.claim.mode, self.inherited.umask, acquire.make_watch(plan, plan.file_deadline), holds
-            acquire.acquire_further(self.names[0], self.named, lambda: lock_files(*wanted))
+            acquire.acquire_further(self.names[0], self.local_holds, lambda: lock_files(*wanted))
         if self.remote is not None:
             self.acquire_remote(self.remote)
         elif self.once is not None:

@@ -158,6 +158,7 @@ class Queue:
     if TYPE_CHECKING:
 
         def leave(self) -> None: ...
+        def count_from(self, number: int) -> None: ...
         def list_files(self, before: str = "/") -> list[str]: ...
         def open_ticket(self, file: str) -> Ticket | None: ...
         def look(self, file: str) -> Ticket | None: ...
@@ -170,7 +171,7 @@ class Queue:
 
 
 class FileQueue(Queue):
-    """The queue in the directory `place`. `newest`: the digits of our last number."""
+    """The queue in the directory `place`. Our next number is above that in the digits `newest`."""
 
     gate: FileGate
 
@@ -186,6 +187,10 @@ class FileQueue(Queue):
         self.gate.close()
         fd, self.place.fd = self.place.fd, CLOSED
         close(fd)
+
+    def count_from(self, number: int) -> None:
+        """Give our tickets numbers above this one."""
+        self.newest = f"{number:0{DIGITS}d}"
 
     def fail(self, file: str, reason: "str | None") -> SoloError:
         return SoloError(f"cannot read {self.place.path}/{file}: {reason}")
@@ -312,7 +317,7 @@ class FileQueue(Queue):
             while number in taken:
                 number += 1
         self.gate.write_number(number, mode if kind == HOLD else None)
-        self.newest = f"{number:0{DIGITS}d}"
+        self.count_from(number)
         return self.newest
 
     def write_ticket(self, file: str, fd: int, record: "Record") -> FileTicket:

@@ -92,9 +92,28 @@ def collect(
             is_second = record is not None and record.is_pair and queue.shorten(name) != record.names[0]
             if not is_for_nested and (name in names or not is_second):
                 rows.append(make_row(name, where, ticket, record))
+                show_slot(rows[-1], ticket, directory, where)
                 visit(rows[-1], ticket)
             ticket.close()
     return rows, complete
+
+
+def show_slot(row: Row, ticket: Any, directory: str | None, where: str) -> None:
+    """Put the command's slot into the row of a hold: if it has a pair of names, that of the second."""
+    first = ticket.record
+    if row["slot"] is None or row["state"] == "waiting" or not first.is_pair:
+        return
+    names = [first.names[1]] if where == FILE else []  # sockets do not say it
+    for name, _, queue, files in find_queues(directory, where, ticket.queue.origin, names):
+        for other in look_at(queue, files):
+            if isinstance(other, SoloError):
+                continue
+            second = other.read_record()
+            is_ours = second is not None and other.owner_uid == ticket.owner_uid
+            if is_ours and second.is_pair and second.names[1] == queue.shorten(name):
+                if second.slot and (second.launcher, second.child) == (first.launcher, first.child):
+                    row["slot"] = second.slot[0][0]
+            other.close()
 
 
 def look_at(queue: Any, files: list[str]) -> Iterator[Any]:

@@ -9,7 +9,16 @@ from typing import Any
 
 from solo.argv import is_engine
 from solo.commands import history
-from solo.commands.list import add_usual, format_age, format_mode, format_pid, format_user, look_at, make_table
+from solo.commands.list import (
+    add_usual,
+    format_age,
+    format_mode,
+    format_pid,
+    format_user,
+    look_at,
+    make_table,
+    show_slot,
+)
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import describe_place, open_existing, read_skips, report_unknown, visit_queues
 from solo.errors import SoloError
@@ -84,6 +93,7 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
             report(ticket)
             continue
         row = make_row(name, via, ticket, ticket.read_record())
+        show_slot(row, ticket, options.get("dir"), via)
         if row["state"] == "waiting":
             known["waiting"].append(row)
         else:

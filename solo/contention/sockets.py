@@ -143,12 +143,16 @@ class SocketQueue(Queue):
         self.texts: dict[str, str] = {}
         self.unseen = {}  # stays empty: all tickets are of this machine
         self.seen: dict[str, Recipient] = {}  # by file: its command, which may outlive the launcher for a moment
-        self.highest = 0  # the highest number of a ticket that answered: any process can add to the list of sockets
+        # Of the tickets that answered: any process can add to the list of sockets.
+        self.highest = 0
 
     def leave(self) -> None:
         self.gate.close()
         while self.seen:
             self.seen.popitem()[1].close()
+
+    def count_from(self, number: int) -> None:
+        self.highest = number
 
     def list_files(self, before: str = "/") -> "list[str]":
         """Return the tickets, named as files would be, each until its command has ended too. Raises SoloError."""

@@ -168,6 +168,54 @@ def test_pair_by_sockets_is_one_row(lab, places):
     assert busy.returncode == 75 and busy.stderr.decode().startswith(f"solo: {name}: ")
 
 
+@pytest.mark.parametrize("kind", ["file", "socket"])
+def test_slots_are_those_of_all_spellings(lab, places, kind):
+    if kind == "socket":
+        lab.use_sockets()
+    script = "echo $SOLO_NAME $SOLO_SLOT; read line; exit 0"
+    held = {}
+    for word in ("current/job", "one/job", "current/../one/job"):
+        holder = lab.start("--slots", "3", "--", places / word, "-c", script)
+        name, slot = read_line(holder).split()
+        held[name] = int(slot)
+
+    assert sorted(held.values()) == [0, 1, 2]
+    assert {row["name"]: row["slot"] for row in lab.list()} == held
+    for name, slot in held.items():
+        shown = lab.run("show", "--via", kind, name).stdout.decode()
+        assert f"), slot {slot} of 3, " in shown
+    fourth = places / "one/../current/job"
+    assert lab.run("--slots", "3", "--", fourth, "-c", script).returncode == 75
+
+
+def read_token(lab, *words):
+    return int(lab.run(*words, "-c", "echo $SOLO_TOKEN").stdout)
+
+
+@pytest.mark.parametrize("kind", ["file", "socket"])
+def test_token_grows_over_all_spellings(lab, places, kind):
+    if kind == "socket":
+        lab.use_sockets()
+    words = ("one/job", "current/job", "one/job", "current/../one/job", "current/job", "one/job")
+
+    tokens = [read_token(lab, "--", places / word) for word in words]
+
+    assert tokens == sorted(set(tokens))
+    if kind == "file":
+        assert [row["token"] for row in lab.history()] == tokens
+
+
+def test_token_grows_beyond_those_of_an_earlier_version(lab, places):
+    """Version 0.3.0 gave the number of the first name, here one whose counter is ahead."""
+    script = ("-c", "echo $SOLO_TOKEN")
+    link, real = (name_of(places / word, *script) for word in ("current/job", "one/job"))
+    tokens = [read_token(lab, "-n", name, "--", places / "one/job") for name in (real, link)]
+
+    tokens += [read_token(lab, "--", places / word) for word in ("current/job", "one/job")]
+
+    assert tokens == sorted(set(tokens))
+
+
 def test_second_names_are_pruned(lab, places):
     """They have no journal that says that solo made them."""
     lab.run("--", places / "current/job", "-c", "")

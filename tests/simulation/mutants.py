@@ -110,6 +110,7 @@ FOUND = [
         "names in the order typed", "modes.py plan_claims",
         "sorted(claims.items(), key=lambda item: item[0].split('/'))", "list(claims.items())", "names",
     ),
+    Fault("token of one spelling", "acquire.py choose_named", "wanted.is_pair", "not wanted", "pairs"),
     Fault("deadlock not looked for", "queue.py Attempt.advance", "self.refuse_deadlock()", "None", "deadlock"),
     Fault("first contender refused by a second", "directories.py make_part", "pass", "raise SoloError('exists')", "first"),
     Fault(

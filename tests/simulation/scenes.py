@@ -167,7 +167,9 @@ class Watched(Kernel):
         if left or process.mask or any(handler != SIG_IGN for handler in process.handlers.values()):
             self.violate(f"not transparent: pid {process.pid} has {left}, {set(process.mask)}, {process.handlers}")
         if claim.mode == EXCLUSIVE:
-            for name, token in zip(names, map(int, process.environment[b"SOLO_TOKEN"].split())):
+            tokens = list(map(int, process.environment[b"SOLO_TOKEN"].split()))
+            # A pair has one token, that of its second name, which all spellings share.
+            for name, token in zip(names[-len(tokens) :], tokens):
                 if token <= self.tokens.get(name, 0):
                     self.violate(f"token {token} of {name} comes after {self.tokens[name]}")
                 self.tokens[name] = token
