@@ -19,7 +19,7 @@ import urllib.parse
 
 import pytest
 import tally
-from conftest import finish, kill, read_line, until, write_program
+from conftest import PATIENCE, finish, kill, read_line, until, write_program
 from fleet import Clock, Host, find_overlaps, is_growing, read_life
 from servers import S3, ask, serve, serve_alone
 from stub import Stub
@@ -657,6 +657,116 @@ def test_waiter_renews_the_more_seldom_the_more_are_before_it(lab, memory):
 
     assert [stored["ttl"] for stored in list_queues(memory)[0]] == [10, 10, 20, 30]
     assert [finish(one)[0] for one in (holder, *waiters)] == [0] * 4 and lab.read_log() == ["0", "1", "2"]
+
+
+LONG = ("-n", "job", "--ttl", "1h")  # its renewals are twelve minutes apart
+
+
+def test_crowd_of_commands_that_take_no_time_all_run(lab, memory):
+    holder = lab.hold("job")
+    waiters = []
+    for number in range(6):
+        words = ("-n", "job", "-w", "1h", "--dir", lab.path / str(number))
+        waiters.append(lab.start(*words, "--", "sh", "-c", f"echo {number} >>$LAB/log"))
+        until(lambda: len(list_queues(memory)[0]) == 2 + len(waiters) - 1)
+
+    assert [finish(one)[0] for one in (holder, *waiters)] == [0] * 7
+    assert lab.read_log() == [str(number) for number in range(6)]
+
+
+def age_first(memory, at):
+    """Have the store's document begin with its entry `at`, renewed three quarters of its period ago."""
+
+    def change(document):
+        del document["queue"][:at]
+        first = document["queue"][0]
+        first["renewed"] = time.time() - 0.75 * first["ttl"] / 5
+
+    return change_document(memory, change)
+
+
+def test_waiter_whose_turn_has_come_yields_to_nobody(lab, memory):
+    """It was the second one, whose lease is twice as long, and its last renewal is as old as one that is due."""
+    earlier = [lab.hold("job", "--ttl", "1h"), lab.start(*LONG, "-w", "1h", "--dir", lab.path / "a", "--", *RUN)]
+    until(lambda: len(list_queues(memory)[0]) == 2)
+    waiter = lab.start(*LONG, "-w", "1h", "--dir", lab.path / "b", "--", *RUN)
+    until(lambda: len(list_queues(memory)[0]) == 3)
+    for one in earlier:
+        kill(one)
+
+    age_first(memory, 2)
+
+    assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
+
+
+def test_waiter_runs_once_the_one_before_it_has_joined_again(lab, memory):
+    """As a waiter does that was stopped for longer than its lease; its key is the same."""
+    holder = lab.hold("job", "--ttl", "1h")
+    waiters = []
+    for number in range(2):
+        waiters.append(lab.start(*LONG, "-w", "1h", "--dir", lab.path / str(number), "--", *RUN))
+        until(lambda: len(list_queues(memory)[0]) == 2 + len(waiters) - 1)
+    kill(holder)
+
+    def rejoin(document):
+        _, stopped, other = document["queue"]
+        document["counter"] += 1
+        document["queue"] = [other, {**stopped, "number": document["counter"]}]
+
+    change_document(memory, rejoin)
+
+    assert [waiter.wait(PATIENCE) for waiter in waiters] == [0, 0] and lab.read_log() == ["ran"] * 2
+
+
+def test_contender_that_can_run_yields_to_nobody(lab, memory):
+    holder = lab.hold("job", "--ttl", "1h", "--slots", "2")
+    age_first(memory, 0)
+
+    assert lab.run(*LONG, "--slots", "2", "--dir", lab.path / "b", "--", *RUN).returncode == 0
+    assert lab.read_log() == ["ran"]
+    kill(holder)
+
+
+def test_contender_that_yielded_until_its_wait_was_over_is_busy(lab, memory):
+    """There is time for its last request: what the store would have answered is no outage."""
+    holder = lab.hold("job", "--ttl", "1h")
+    waiter = lab.start(*LONG, "-w", "1h", "--dir", lab.path / "a", "--", *RUN)
+    until(lambda: len(list_queues(memory)[0]) == 2)
+    age_first(memory, 0)
+
+    result = lab.run(*LONG, "-w", "6s", "--dir", lab.path / "b", "--", *RUN, timeout=PATIENCE)
+
+    assert (result.returncode, lab.read_log()) == (75, []) and b"busy: held" in result.stderr
+    kill(holder)
+    kill(waiter)
+
+
+def count_puts(memory, renewals):
+    """Have another contender change the object after each PUT, for so many PUTs of a holder. Return their statuses."""
+    statuses = []
+
+    def answer(request, data):
+        reply = memory(request, data)
+        if request.command == "PUT" and len(statuses) < renewals:
+            statuses.append(reply[0])
+            change_document(memory, lambda document: None)
+        return reply
+
+    memory.service.answer = answer
+    return statuses
+
+
+def test_holder_writes_only_what_it_has_read_if_others_wait(lab, memory):
+    holder = lab.hold("job", "--ttl", "4s")
+    waiter = lab.start("-n", "job", "--ttl", "1h", "-w", "1h", "--dir", lab.path / "b", "true")
+    until(lambda: len(list_queues(memory)[0]) == 2)
+    before = list_queues(memory)[0][0]["renewals"]
+    until(lambda: list_queues(memory)[0][0]["renewals"] > before)  # that one may have read nothing of the waiter
+
+    statuses = count_puts(memory, 5)
+    until(lambda: len(statuses) == 5)
+
+    assert (finish(holder)[0], finish(waiter)[0], statuses) == (0, 0, [200] * 5)
 
 
 def test_release_is_repeated_until_the_lease_is_over(lab, memory):

@@ -4,7 +4,7 @@ Hosts have clocks that run at 0.9 to 1.1, the bound of the rule in engines/lease
 gave up; a host is cut off for a while, a launcher is stopped or killed. Checked: no two commands run at once, tokens grow, and no waiter is forgotten.
 
 `--crowd WAITERS --latency SECONDS`: nothing of that, but a crowd that waits for one holder, which only the rule itself, with which waiters
-yield, can cost its lease; `--rude` leaves that rule out.
+yield, can cost its lease; `--rude` leaves that rule out. The commands of the crowd take no time: whatever keeps the name idle shows.
 """
 
 import argparse
@@ -28,6 +28,7 @@ EPOCH = 1e9
 LATEST = 0.999  # of LATENCY: how late the kernel's timer kills
 LONGEST_WAIT = 600.0  # virtual seconds in which some command begins
 HELD, JOINING = 60.0, 5.0  # virtual seconds: of the command for which a crowd waits; within which its waiters start
+POLL, REQUESTS = 1.5, 10  # virtual seconds, and requests, from one end to the next in a crowd: no more on average
 ABSENT = {"create_revision": "0"}  # as etcd compares a key that is not there
 
 # Known-bad variants, each of which is found.
@@ -91,8 +92,15 @@ FOUND = [
     ),
     Fault("renewal after its answer", "engines/lease.py Lease.renew", "self.renewed = sent", "self.renewed = read_boot_clock()", "s3 etcd"),
 ]
+CROWDED = {  # as FOUND, but by the waiters of a crowd before which each leaves the name idle
+    6: Fault(
+        "waiter yields to itself", "engines/s3/engine.py S3.yields",
+        "self.find_rank(name, document) == 1", "not document.queue", "s3",
+    ),
+    50: Fault("former place counts", "engines/s3/engine.py S3.yields", "min(first.ttl, self.ttl)", "first.ttl", "s3"),
+}
 RUDE = [  # nobody yields, or pauses for long after a refused PUT
-    Fault("", "engines/s3/engine.py S3.yields", "period / 2 < age < first.ttl / 2", "False", "s3"),
+    Fault("", "engines/s3/engine.py S3.yields", "period / 2 < age < ttl / 2", "False", "s3"),
     Fault("", "engines/s3/objects.py Objects.back_off", "min((BACKOFF + self.delay) * 2**attempt, longest)", "BACKOFF", "s3"),
 ]
 # fmt: on
@@ -556,20 +564,20 @@ def live_through(seed, hours):
 
 
 def gather(count, latency, seed):
-    """Let a crowd wait. Return why the holder lost its lease or None."""
+    """Let a crowd of commands that take no time wait. Return whether the holder lost its lease, or the name was idle."""
     global world
     world, refused = World(seed, latency), 0
     for host in [Host(number) for number in range(count + 1)]:
         start, length = (world.chance.uniform(0, JOINING) + 1, 0.0) if host.number else (0.0, HELD)
         world.at(start, lambda host=host, length=length: Run(host, length))
-    while len(world.ended) < 2 and world.violation is None:
+    while len(world.ended) <= count and world.violation is None:
         refused = refused if world.ended else world.refused
         world.advance()
     assert world.violation is None, world.violation
-    (end, loss), (after, _) = world.ended
-    loses, per_second = loss or "kept its lease", refused / end
-    print(f"holder: {loses}; {per_second:.1f} PUT/s refused; the next one ended after {after - end:.1f} s")
-    return loss
+    (end, loss), *_, (last, _) = world.ended
+    loses, per_second, turn = loss or "kept its lease", refused / end, (last - end) / count
+    print(f"holder: {loses}; {per_second:.1f} PUT/s refused; then one ended each {turn:.1f} s")
+    return loss is not None or turn > POLL + REQUESTS * latency
 
 
 def main():
@@ -582,10 +590,10 @@ def main():
     parser.add_argument("--latency", type=float)
     parser.add_argument("--rude", action="store_true")
     options = parser.parse_args()
-    faults = [fault for fault in FOUND if fault.name == options.mutant]
+    faults = [fault for fault in (*FOUND, *CROWDED.values()) if fault.name == options.mutant]
     load(options.engine, RUDE if options.rude else faults)
     if options.crowd:
-        sys.exit(gather(options.crowd, options.latency, options.seed) is not None)
+        sys.exit(gather(options.crowd, options.latency, options.seed))
     begin, hours, commands, seed = real_time.process_time(), 0.0, 0, options.seed
     while hours < options.hours:
         lived = live_through(seed, min(1.0, options.hours))

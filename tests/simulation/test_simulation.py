@@ -146,6 +146,21 @@ def test_fault_in_the_lease_is_found(name, engine):
 @pytest.mark.full
 @pytest.mark.parametrize("words, status", [(["100"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"])
 def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
-    ended, output = simulate("--latency", 0.2, "--crowd", *words, module="simulation.leases")
+    ended, output = gather(0.2, *words)
 
-    assert (ended, output.count("PUT/s refused")) == (status, 1), output
+    assert (ended, "not renewed" in output) == (status, bool(status)), output
+
+
+@pytest.mark.parametrize("waiters", leases.CROWDED)
+def test_name_is_idle_before_a_crowd_only_with_a_fault(waiters):
+    fault = leases.CROWDED[waiters].name
+    (status, output), (found, slow) = gather(0.02, waiters), gather(0.02, waiters, "--mutant", fault)
+
+    assert (status, found) == (0, 1), output + slow
+
+
+def gather(latency, *words):
+    """Return (the exit status, the line) of a crowd in virtual time."""
+    status, output = simulate("--latency", latency, "--crowd", *words, module="simulation.leases")
+    assert output.count("PUT/s refused") == 1, output
+    return status, output

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.full
 
 AT_ENGINES = {f"engines: {what}" for what in ("launch", "CPU", "acquire", "renew", "release")}
 TITLES = {
-    *("crowd: refused", "crowd: next start", "crowd: lost holders"),
+    *("crowd: refused", "crowd: a turn", "crowd: lost holders"),
     *("launch", "options", "busy", "latency", "list", "python"),
     *("queue: handoff", "queue: handoff, CPU", "queue: handoff, wake-ups", "queue: waiting, CPU"),
     *("memory: RSS", "memory: PSS", "memory: USS"),

@@ -102,16 +102,22 @@ class S3(queue.Engine):
             self.objects.repeat(deadline, "GET", self.objects.prefix + PROBE, {})  # `solo doctor` measures it
         asker = ""
         for name in self.joined:
-            state = self.objects.states.get(name)
-            if name not in self.objects.fresh and state is not None and len(state.document.queue) > 1:
-                del self.objects.states[name]  # the others have probably changed it
-            self.objects.fresh.discard(name)
+            self.forget_stale(name)
             stored = self.find_own(self.objects.change(name, self.make_renewal(name), deadline, yields).document)
+            if name in self.entries:
+                self.objects.fresh.discard(name)  # a holder's next look comes a period later
             self.stale_records.discard(name)
             self.lives[name] = stored.ttl
             asker = asker or stored.asked
         self.lease_end = sent + self.ttl
         return asker or None
+
+    def forget_stale(self, name: str) -> None:
+        """Forget the state of a queue that its other contenders have probably changed: a PUT would be refused."""
+        state = self.objects.states.get(name)
+        if name not in self.objects.fresh and state is not None and len(state.document.queue) > 1:
+            del self.objects.states[name]
+        self.objects.fresh.discard(name)
 
     def make_renewal(self, name: str) -> "Change":
         def change(document: Document) -> Document:
@@ -125,22 +131,27 @@ class S3(queue.Engine):
         return change
 
     def find_rank(self, name: str, document: Document) -> int:
-        """Return our place among the waiters, 1 for the first one, and for a holder."""
+        """Return our place among the waiters, 1 for the first one, and for a holder; without an entry that of the next one."""
         if name in self.entries:
             return 1
-        owners = [stored.owner for stored in document.queue]
-        at = owners.index(self.owner) if self.owner in owners else len(owners)
-        *earlier, own = queue.mark_holds(self.make_entries(name, document)[: at + 1])
-        return 1 if own.is_held else 1 + queue.count_waiters(earlier)
+        entries = queue.mark_holds(self.make_entries(name, document))
+        at = next((at for at, stored in enumerate(document.queue) if stored.owner == self.owner), len(entries))
+        is_held = at < len(entries) and entries[at].is_held
+        return 1 if is_held else 1 + queue.count_waiters(entries[:at])
 
-    def yields(self, document: Document) -> float:
-        """Return for how many seconds only the first holder should write, as its renewal is due by the store's clock."""
-        first = document.queue[0] if document.queue else None
-        if first is None:
+    def yields(self, name: str, document: Document) -> float:
+        """Return for how many seconds only the first holder should write, as its renewal is due by the store's clock.
+
+        Never for a holder or the first waiter: by this document we may have become one, whose turn must not be late.
+        """
+        if self.find_rank(name, document) == 1:
             return 0.0
-        age, period = self.store.read_clock() - first.renewed, first.ttl / queue.RENEWALS
+        first = document.queue[0]
+        # A holder that has just waited has the longer ttl of its former place until it renews.
+        age, ttl = self.store.read_clock() - first.renewed, min(first.ttl, self.ttl)
+        period = ttl / queue.RENEWALS
         # Not until a moment: a poll of each waiter in a crowd would cost more requests than its write.
-        return max(0.0, period - age) + pick_between(0, period / 2) if period / 2 < age < first.ttl / 2 else 0.0
+        return max(0.0, period - age) + pick_between(0, period / 2) if period / 2 < age < ttl / 2 else 0.0
 
     def find_own(self, document: Document) -> Stored:
         own = document.find(self.owner)
@@ -209,6 +220,7 @@ class S3(queue.Engine):
             self.lives.pop(name, None)
 
     def remove(self, name: str, end: float) -> None:
+        self.forget_stale(name)
         self.objects.change(name, lambda document: drop(document, lambda stored: stored.owner == self.owner), end)
 
     def rewrite(self, entry: Entry) -> None:
@@ -337,4 +349,5 @@ def drop(document: Document, is_over: "Callable[[Stored], bool]") -> Document:
 
 def summarize(entries: "list[Entry]", key: "str | None") -> "list[Any]":
     """Return what a waiter for the entry `key`, None for any, needs to know of a queue's entries."""
-    return [(entry.key, entry.record.slot) for entry in entries if key in (None, entry.key)]
+    # The number too: an owner that lost its place joins again, behind us, with the same key.
+    return [(entry.key, entry.number, entry.record.slot) for entry in entries if key in (None, entry.key)]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Change = Callable[[Document], Document]
-    Yields = Callable[[Document], float]
+    Yields = Callable[[str, Document], float]
 
 PREFIX, SUFFIX = "solo", ".json"
 SLOWEST = 16.0  # times as seldom, if the store asks us to slow down
@@ -138,7 +138,8 @@ class Objects:
 
         `change` may be called again, on the document that another contender or our own unanswered PUT wrote; what it raises
         is raised. Nothing is written if it returns its argument. A refused PUT is repeated until `end`. Before a PUT we wait
-        as long as `yields` returns, and the other pauses are longer with it. Raises Unreachable, SoloError.
+        as long as `yields` returns, if the PUT still has its time then, and the other pauses are longer with it. Raises
+        Unreachable, SoloError.
         """
         end = self.find_deadline() if end is None else end
         self.refusal = ""
@@ -154,10 +155,11 @@ class Objects:
         while True:
             deadline = min(end, self.find_deadline())
             state = self.states.get(name) or self.read(name, deadline)
-            pause = yields(state.document) if yields is not None else 0.0
-            if pause and monotonic() < end:
-                sleep(min(pause, end - monotonic()))
-                self.read(name, self.find_deadline())
+            pause = yields(name, state.document) if yields is not None else 0.0
+            left = end - self.find_deadline()  # then a call would no longer have its time
+            if pause and left > 0:
+                sleep(min(pause, left, LONGEST_YIELD))
+                self.read(name)
                 continue
             wanted = change(state.document)
             if wanted is state.document and self.lost.get(name) != state.etag:
