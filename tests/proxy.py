@@ -10,14 +10,16 @@ REQUEST, ANSWER = "request", "answer"
 
 
 class Proxy:
-    """Connect clients at `port` (0: any free one) to the server at `target`.
+    """Connect clients at `port` (0: any free one) to the server at `target`. Another target is that of later clients;
+    `accepted` counts them all.
 
     `mode` is the fault of all traffic; RESET also ends open connections. strike() makes one message fail, and so only
     its connection, unless it also changes the mode.
     """
 
-    def __init__(self, target: int, port: int = 0):
+    def __init__(self, target: int, port: int = 0, host: str = "127.0.0.1"):
         self.target = target
+        self.accepted = 0
         self.mode = OK
         self.pairs = {}  # {socket: the socket of the other side}
         self.clients = set()
@@ -26,7 +28,7 @@ class Proxy:
         self.fault, self.kind, self.left = OK, None, 0  # of the message to lose; how many messages remain up to it
         self.after = OK
         self.selector = selectors.DefaultSelector()
-        self.listener = socket.create_server(("127.0.0.1", port), backlog=100)
+        self.listener = socket.create_server((host, port), backlog=100)
         self.port = self.listener.getsockname()[1]
         self.wake, self.waker = socket.socketpair()
         self.selector.register(self.listener, selectors.EVENT_READ)
@@ -70,6 +72,7 @@ class Proxy:
 
     def accept(self):
         client, _ = self.listener.accept()
+        self.accepted += 1
         if self.mode == RESET:
             self.reset(client)
             return

@@ -17,7 +17,6 @@ from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
-PASSING = ("LOADING", "ERR max number of clients")  # a server that starts, or is full
 CLUSTER = ("MOVED ", "ASK ", "CROSSSLOT ", "CLUSTERDOWN ")
 SINGLE = (
     "; solo needs one server that accepts writes, and no Sentinel or Cluster"
@@ -127,10 +126,11 @@ class Redis(Engine):
             if ": NOPERM" not in str(error):
                 raise
         kind = self.info.get("redis_mode", "standalone")
-        if kind == "standalone" and self.info.get("role") == "slave":
-            kind = "replica"
         if kind != "standalone":
             raise SoloError(f"{self.where}: is a {kind}{SINGLE}")
+        if self.info.get("role") == "slave":
+            self.connection.dial_again()
+            raise Unreachable(f"{self.where}: is a replica{SINGLE}")
         self.skew = self.read_clock() - time()
 
     def read_clock(self) -> float:
@@ -146,14 +146,13 @@ class Redis(Engine):
                 if not self.is_open or isinstance(error, network.TIMEOUTS):
                     raise
                 self.is_open = False
-                answer = self.connection.call(*words)  # the server may have restarted; each request may be repeated
+                # The server may have restarted, or be another one by now. Each request may be repeated.
+                answer = self.connection.call(*words)
             self.is_open = True
             return answer
         except Refused as error:
             if str(error).startswith(CLUSTER):
                 raise SoloError(f"{self.where}: is a cluster{SINGLE}") from None
-            if str(error).startswith(PASSING):
-                raise Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
             is_unnamed = str(error).startswith("NOAUTH") and self.target.password is None
             raise SoloError(f"{self.where}: {'it requires a password' if is_unnamed else tidy(error)}") from None
         except (OSError, ValueError) as error:

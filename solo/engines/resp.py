@@ -11,12 +11,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# Codes of errors that may pass: the server starts, is full or busy, or another one has become the primary.
+PASSING = "LOADING BUSY OOM MISCONF NOREPLICAS READONLY MASTERDOWN".split()
+FULL = "ERR max number of clients"
 LARGEST = 1 << 26  # bytes
 MOST, DEEPEST = 1 << 20, 8  # items of an array, and arrays in each other
 
 
 class Refused(Exception):
     """The server answered with an error. The text is its text, which begins with a code such as NOAUTH."""
+
+
+class Passing(OSError):
+    """The server answered with an error that may pass. The next call connects anew, maybe to another server."""
 
 
 class Connection:
@@ -32,13 +39,16 @@ class Connection:
         self.sock: network.Timed | None = None
 
     def call(self, *words: object) -> "Any":
-        """Return bytes, a number, None, or a list of answers. Raises Refused; OSError, ValueError: the connection broke."""
+        """Return bytes, a number, None, or a list of answers. Raises Refused; OSError, ValueError: the connection is closed."""
         deadline = monotonic() + self.timeout
         try:
             sock = self.sock or self.open(deadline)
             sock.deadline = deadline
             return self.ask(sock, words)
         except Refused:
+            raise
+        except Passing:
+            self.dial_again()
             raise
         except BaseException:
             self.close()  # a late answer must not be taken for the next one
@@ -53,6 +63,11 @@ class Connection:
             self.close()
             raise
         return sock
+
+    def dial_again(self) -> None:
+        """Have the next call connect anew, and look the name up meanwhile: the address that we keep can still be reached."""
+        self.close()
+        network.look_up_again(self.host, self.port)
 
     def close(self) -> None:
         if self.sock is not None:
@@ -69,7 +84,8 @@ class Connection:
         line = sock.read_line()
         kind, rest = line[:1], line[1:]
         if kind == b"-":
-            raise Refused(rest.decode(errors="replace"))
+            text = rest.decode(errors="replace")
+            raise Passing(text) if is_passing(text) else Refused(text)
         if kind == b"+":
             return rest
         number = int(rest)
@@ -80,6 +96,11 @@ class Connection:
         if kind == b"*" and number <= MOST and depth < DEEPEST:
             return [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
         raise ValueError("the answer is not one of Redis")
+
+
+def is_passing(text: str) -> bool:
+    """Return whether an error may pass. Redis before 7 says the code of an error in a script after its place there."""
+    return text.startswith((*PASSING, FULL)) or any(f": -{code} " in text for code in PASSING)
 
 
 def read_bulk(sock: "network.Timed", size: int) -> bytes:

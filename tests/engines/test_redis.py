@@ -10,7 +10,10 @@ from proxy import HOLE, Proxy
 from servers import Redis, find_port, serve_alone
 from test_engines import Fleet
 
+from solo.engines.resp import is_passing
+
 pytestmark = pytest.mark.full
+
 
 SECRET = "correct-horse"
 start_server = serve_alone()
@@ -91,7 +94,7 @@ def test_lease_is_renewed_without_free_memory(fleet):
     holder = fleet.hold("a", fleet.job, "--ttl", "3s")
     fleet.server.ask("config", "set", "maxmemory", "1")
 
-    assert fleet.run("b", "-n", "other", "true").returncode == 125  # no write succeeds
+    assert fleet.run("b", "-n", "other", "true").returncode == 69  # no write succeeds
     before = count_renewals(fleet.server)
     until(lambda: count_renewals(fleet.server) >= before + 3)  # a renewal has at most two
 
@@ -158,19 +161,200 @@ def test_password_is_in_no_message_process_list_or_environment(fleet):
 
 
 @pytest.mark.parametrize(
-    "settings, kind",
+    "settings, kind, status",
     [
-        (("--replicaof", "127.0.0.1", "1"), b"replica"),
-        (("--sentinel",), b"sentinel"),
-        (("--cluster-enabled", "yes", "--cluster-port", str(find_port())), b"cluster"),
+        (("--replicaof", "127.0.0.1", "1"), b"replica", 69),  # it may be promoted
+        (("--sentinel",), b"sentinel", 125),
+        (("--cluster-enabled", "yes", "--cluster-port", str(find_port())), b"cluster", 125),
     ],
 )
-def test_replica_sentinel_and_cluster_are_refused(lab, start_redis, settings, kind):
+def test_replica_sentinel_and_cluster_are_refused(lab, start_redis, settings, kind, status):
     fleet = Fleet(lab, start_redis(*settings))
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and kind in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (status, 1) and kind in result.stderr
+
+
+# --- a server that refuses for a while ------------------------------------------------------------------------------------------
+
+
+def set_all(settings):
+    """Return the words of redis-cli that change these settings."""
+    return [("config", "set", *setting.split()) for setting in settings.split(",")]
+
+
+REPLICA = [("acl", "setuser", "default", "-info"), ("replicaof", "127.0.0.1", "1")]
+PRIMARY = [("replicaof", "no", "one")]
+STALE = "replica-serve-stale-data"
+REFUSALS = {  # by code: how a server comes to refuse so, and how it ends that
+    "OOM": (set_all("maxmemory 1"), set_all("maxmemory 0")),
+    "NOREPLICAS": (set_all("min-replicas-to-write 1"), set_all("min-replicas-to-write 0")),
+    "READONLY": (REPLICA, PRIMARY),
+    "MASTERDOWN": ([*set_all(f"{STALE} no"), *REPLICA], PRIMARY),
+    "MISCONF": ([("bgsave",)], set_all("stop-writes-on-bgsave-error no")),
+    "BUSY": ([], [("script", "kill")]),
+    "LOADING": ([], set_all("key-load-delay 0")),
+}
+
+
+@pytest.fixture
+def start_refusing(start_redis, tmp_path):
+    """Return a function: start a server that refuses with this code; return it and a function that ends that."""
+    loops = []
+
+    def start(code):
+        folder = tmp_path / "saved"
+        folder.mkdir()
+        rarely = ("--save", "3600 1000000", "--rdbcompression", "no")
+        server = start_redis(*rarely, "--lua-time-limit", "1", "--dir", folder)
+        if code == "MISCONF":
+            folder.rmdir()
+        if code == "BUSY":
+            loops.append(server.run_beside(["redis-cli", "-p", str(server.port), "eval", "while true do end", "0"]))
+        if code == "LOADING":
+            fill = "for key = 1, 10000 do redis.call('set', key, string.rep('x', 2000)) end"
+            server.ask("eval", fill, "0")
+            server.ask("save")
+            server.stop()
+            server.settings += ("--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
+            server.launch()  # for three minutes it loads a key, and answers, each 20 ms
+        begin, end = REFUSALS[code]
+        for words in begin:
+            server.ask(*words)
+        until(lambda: server.ask("eval", "redis.call('set', 'x', 'y')", "0").startswith(code))
+        return server, lambda: [server.ask(*words) for words in end]
+
+    yield start
+    for loop in loops:
+        loop.kill()
+        loop.wait()
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_refusal_that_passes_is_waited_for_on_new_connections(lab, start_refusing, code):
+    server, end = start_refusing(code)
+    fleet, proxy = Fleet(lab, server), Proxy(server.port)
+    fleet.url = server.make_url(proxy.port)
+
+    at_once = fleet.run("a", "-n", fleet.job, "true")
+    before = proxy.accepted
+    waiter = fleet.start("a", "-n", fleet.job, "-w", "1h", "--", "sh", "-c", "echo ran >>$LAB/log")
+    until(lambda: proxy.accepted >= before + 4)
+    assert waiter.poll() is None
+    end()
+
+    assert (at_once.returncode, at_once.stderr.count(b"\n")) == (69, 1) and code.encode() in at_once.stderr
+    assert finish(waiter)[::2] == (0, "") and lab.read_log() == ["ran"]
+    proxy.close()
+
+
+def test_refusal_in_a_script_of_an_older_server_passes_too():
+    """Redis before 7 begins such an error with ERR and the place in the script."""
+    place = "ERR Error running script (call to f_a1): @user_script:9: @user_script: 9: "
+
+    assert is_passing(f"{place}-READONLY You can't write against a read only replica.")
+    assert not is_passing(f"{place}Unknown Redis command called from Lua script")
+
+
+class Pair:
+    """A primary and its replica."""
+
+    def __init__(self, start_redis):
+        self.old, self.new = start_redis(), start_redis()
+        self.new.ask("replicaof", "127.0.0.1", str(self.old.port))
+        until(lambda: "master_link_status:up" in self.new.ask("info", "replication"))
+
+    def swap(self):
+        """The replica, which has all, is promoted; the old primary, whose connections stay open, becomes its replica."""
+        until(lambda: self.old.ask("wait", "1", "0") == "1\n")
+        self.new.ask("replicaof", "no", "one")
+        self.old.ask("replicaof", "127.0.0.1", str(self.new.port))
+
+
+@pytest.fixture
+def pair(start_redis):
+    return Pair(start_redis)
+
+
+@pytest.fixture
+def moved(lab, pair):
+    """A fleet at one address that leads to the primary of a pair, and a function that swaps the two."""
+    fleet, proxy = Fleet(lab, pair.old), Proxy(pair.old.port)
+    fleet.url = pair.old.make_url(proxy.port)
+
+    def swap():
+        pair.swap()
+        proxy.target = pair.new.port
+        fleet.server = pair.new
+
+    yield fleet, swap
+    proxy.close()
+
+
+def wait_renewed(server, times=20):
+    """Return once leases of 3 s were renewed at a server for longer than that: each renewal has at most two."""
+    server.ask("config", "resetstat")
+    until(lambda: "cmdstat_pexpire:" in server.ask("info", "commandstats") and count_renewals(server) >= times)
+
+
+def test_holder_and_waiter_follow_a_failover(moved):
+    fleet, swap = moved
+    holder = fleet.hold("a", fleet.job, "--ttl", "3s")
+    waiter = fleet.start_waiter("b", fleet.job, "--ttl", "3s")
+
+    swap()
+    wait_renewed(fleet.server)
+
+    assert fleet.run("c", "-n", fleet.job, "true").returncode == 75
+    assert finish(holder)[::2] == (0, "") and finish(waiter)[::2] == (0, "")
+    assert fleet.lab.read_log() == ["x"]
+
+
+def test_release_follows_a_failover(moved):
+    """Its request is the first one at the new primary."""
+    fleet, swap = moved
+    holder = fleet.hold("a", fleet.job, "--ttl", "1h")
+
+    swap()
+
+    assert finish(holder)[::2] == (0, "")
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
+
+
+def test_failover_that_forgot_the_lock_ends_the_command(moved):
+    """As one does to a replica that had not got it yet. The command ignores SIGTERM."""
+    fleet, swap = moved
+    holder = start_stubborn(fleet, "a", "--ttl", "3s")
+
+    swap()
+    fleet.server.ask("flushall")
+
+    take_next(fleet, holder.token)
+    status, _, message = finish(holder)
+    assert status == 123 and "lease" in message
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_name_of_a_server_is_looked_up_again_after_a_failover(lab, pair):
+    """Its former address can still be reached, and leads to the replica."""
+    old = Proxy(pair.old.port, 0, "127.0.0.2")
+    new = Proxy(pair.new.port, old.port, "127.0.0.3")
+    hosts = lab.path / "hosts"
+    hosts.write_text("127.0.0.2 primary.test\n")
+    prefix = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts))
+    lab.environment["SOLO_VIA"] = f"redis://primary.test:{old.port}"
+    holder = lab.start("-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo; read line; exit 3", prefix=prefix)
+    read_line(holder)
+
+    pair.swap()
+    hosts.write_text("127.0.0.3 primary.test\n")
+    wait_renewed(pair.new, 10)
+
+    assert finish(holder)[::2] == (3, "")
+    old.close()
+    new.close()
 
 
 @pytest.mark.parametrize(
