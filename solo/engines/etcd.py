@@ -28,7 +28,12 @@ PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 TOKEN = "Authorization"  # a header
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
 LEASE_EXISTS = "lease already exists"
-GATEWAY = " (name the members themselves, without --enable-grpc-gateway=false, and no etcd grpc-proxy)"
+NO_GATEWAY = (404, 415)  # of HTTP: etcd without its JSON gateway, and gRPC
+GATEWAY = (
+    "no JSON gateway there (name the members themselves, without --enable-grpc-gateway=false, and no etcd grpc-proxy)"
+)
+NAMED, NAMELESS = "CommonName", " (use a certificate without a common name, and a user and password)"
+LONGEST_REFUSAL = 400  # characters
 
 
 class Etcd(Engine):
@@ -121,7 +126,7 @@ class Etcd(Engine):
             raise ValueError("the answer is too long")
         self.date = find_http_date(answer.headers) or self.date
         if 400 <= answer.status < 500 and not data.startswith("{"):
-            raise SoloError(f"{self.where}: HTTP {answer.status}: no JSON gateway there{GATEWAY}")
+            raise SoloError(f"{self.where}: HTTP {answer.status}{describe_refusal(answer.status, data)}")
         known = json.loads(data.splitlines()[0] if data else "{}")  # of a stream only the first answer
         if not isinstance(known, dict):
             raise ValueError("the answer is not a JSON object")
@@ -299,6 +304,14 @@ class Etcd(Engine):
             ("ok", f"{FIRST_COME}; a lock survives a restart and the loss of a minority"),
             ("note", RESTORED),
         ]
+
+
+def describe_refusal(status: int, text: str) -> str:
+    """Return what an answer that is not of the JSON gateway says: its own words, unless there is no gateway."""
+    if status in NO_GATEWAY:
+        return f": {GATEWAY}"
+    words = " ".join(text.split())
+    return f": {words[:LONGEST_REFUSAL]}{NAMELESS if NAMED in words else ''}" if words else ""
 
 
 def read_error(answer: dict) -> tuple:

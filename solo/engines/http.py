@@ -11,6 +11,7 @@ from solo.errors import SoloError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Callable, Iterator
     from typing import Any
 
@@ -179,7 +180,7 @@ def dial(find: "Callable[..., str]", host: str, port: int, deadline: float, tls:
 
 
 def open_tunnel(proxy: str, host: str, port: int, deadline: float) -> "Any":
-    """Return a connection to a host through a proxy. Raises OSError, SoloError."""
+    """Return a connection to a host through a proxy, which an OSError names. Raises OSError, SoloError."""
     scheme, mark, rest = proxy.rpartition("://")
     login, _, netloc = rest.rstrip("/").rpartition("@")
     try:
@@ -188,22 +189,32 @@ def open_tunnel(proxy: str, host: str, port: int, deadline: float) -> "Any":
         where = network.split_host(netloc, 80)
     except ValueError:
         raise SoloError("HTTPS_PROXY: not a proxy that solo can use (like http://host:3128)") from None
-    one = network.dial(where[0], where[1], deadline)
     there = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {there} HTTP/1.1", f"Host: {there}"]
     if login:
         words = b2a_base64(network.unquote(login).encode(), newline=False).decode()
         lines.append(f"Proxy-Authorization: Basic {words}")
+    source = f"(HTTPS_PROXY names it; NO_PROXY={host} spares this host)"
+    try:
+        one, status = ask_proxy(where, "\r\n".join([*lines, "", ""]), deadline)
+    except (OSError, ValueError) as error:
+        raise OSError(f"the proxy {netloc}: {network.describe(error)} {source}") from None
+    if status != 200:
+        one.close()
+        raise OSError(f"the proxy {netloc} answers HTTP {status} {source}")
+    return one
+
+
+def ask_proxy(where: "tuple[str, int]", request: str, deadline: float) -> "tuple[socket, int]":
+    """Return (a connection to a proxy, the status of its answer). Raises OSError, ValueError."""
+    one = network.dial(*where, deadline)
     try:
         timed = network.Timed(one, deadline)
-        timed.sendall("\r\n".join([*lines, "", ""]).encode())
-        status = Answer(timed).status
-        if status != 200:
-            raise OSError(f"the proxy {netloc} answers HTTP {status}")
+        timed.sendall(request.encode())
+        return one, Answer(timed).status
     except BaseException:
         one.close()
         raise
-    return one
 
 
 def is_spared(host: str, hosts: str) -> bool:

@@ -182,6 +182,15 @@ def test_lease_that_expires_between_two_names_releases_both(lab, server):
     assert status == 0 and (lab.path / "held").read_text().count('"solo"') == 2, output
 
 
+def test_words_of_etcd_for_a_refusal_are_printed(lab, start_server):
+    picky = start_server(Etcd, settings=["--host-whitelist", "127.0.0.1"])
+
+    result = lab.run("-n", "job", "-w", "1h", "--via", f"etcd://localhost:{picky.port}", "true", timeout=30)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"HTTP 421: etcd received" in result.stderr
+    assert b"gateway" not in result.stderr
+
+
 def test_member_without_a_json_gateway_is_refused_at_once(lab, start_server):
     closed = start_server(Etcd, settings=["--enable-grpc-gateway=false"])
 

@@ -90,6 +90,25 @@ def test_invalid_answer_fails_in_one_line_without_a_run(lab, proxy, path, answer
     assert result.returncode == 0 or lab.read_log() == []
 
 
+@pytest.mark.parametrize(
+    "status, body, words",
+    [
+        (403, b"<html>\n<b>no\x1b[31m</b>\n" + b"x" * 5000, b"HTTP 403: <html> <b>no"),
+        (401, b"", b"HTTP 401\n"),
+        (404, b"404 page not found", b"HTTP 404: no JSON gateway there"),
+        (415, b"invalid gRPC request content-type", b"HTTP 415: no JSON gateway there"),
+    ],
+)
+def test_refusal_without_json_is_printed_in_one_line(lab, proxy, status, body, words):
+    proxy.answers["/v3/maintenance/status"], proxy.status = body, status
+
+    result = lab.run("-n", "job", "-w", "1h", "true", timeout=30)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and words in result.stderr
+    assert (b"gateway" in result.stderr) == (status in (404, 415)) and b"\x1b" not in result.stderr
+    assert len(result.stderr) < 600
+
+
 @pytest.mark.parametrize("date", ["x", "", "Mon, 32 Nov 2026 05:47:03 GMT", "Tue Nov 24 10:00:00 2026"])
 def test_date_that_cannot_be_parsed_is_ignored(lab, proxy, monkeypatch, date):
     monkeypatch.setattr(Handler, "date_time_string", lambda _: date)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from conftest import PATIENCE, finish, until
-from servers import Etcd, PostgreSQL, Redis, ZooKeeper, find_port, serve
+from servers import Etcd, PostgreSQL, Redis, ZooKeeper, ask, find_port, serve
 from test_engines import Fleet
 
 from solo.engines.engine import EntryRecord
@@ -130,10 +130,13 @@ SIGN = "-CA {0}.crt -CAkey {0}.key -addext authorityKeyIdentifier=keyid"
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A directory with certificates: `server` and `client` signed by `ca`, and `stranger` signed by `other`."""
+    """A directory with certificates: `server`, `client` and one without a common name, `nameless`, signed by `ca`, and
+    `stranger` signed by `other`.
+    """
     path = tmp_path_factory.mktemp("certificates")
-    for name, signer in (("ca", None), ("other", None), ("server", "ca"), ("client", "ca"), ("stranger", "other")):
-        own = f"-subj /CN={name} -addext subjectAltName=IP:127.0.0.1 -keyout {name}.key -out {name}.crt"
+    signers = {"ca": None, "other": None, "server": "ca", "client": "ca", "nameless": "ca", "stranger": "other"}
+    for name, signer in signers.items():
+        own = f"-subj /{'O' if name == 'nameless' else 'CN'}={name} -addext subjectAltName=IP:127.0.0.1 -keyout {name}.key -out {name}.crt"
         words = f"{MAKE} {own} {SIGN.format(signer) if signer else ''}".split()
         subprocess.run(words, check=True, capture_output=True, cwd=path)
         (path / f"{name}.key").chmod(0o600)
@@ -209,13 +212,13 @@ def secure(request, certificates, tmp_path_factory):
     server.stop()
 
 
-def connect(server, authority, client, host="127.0.0.1"):
+def connect(server, authority, client, host="127.0.0.1", **login):
     """Return an engine that is connected with the certificates of these names. No authority: trust those of the system."""
     files = {"cafile": f"{authority}.crt"} if authority else {}
     if client is not None:
         files.update(certfile=f"{client}.crt", keyfile=f"{client}.key")
     target = parse_url(server.url.replace("127.0.0.1", host))
-    target = target._replace(**{key: str(server.files / file) for key, file in files.items()})
+    target = target._replace(**{key: str(server.files / file) for key, file in files.items()}, **login)
     kind = ENGINES[target.scheme]
     pytest.importorskip(kind.library or "json")
     engine = import_engine(kind)(target, 15.0, PATIENCE)
@@ -257,3 +260,35 @@ def test_untrusted_certificate_is_an_error_and_no_outage(secure, authority, clie
         connect(secure, authority, client, host)
 
     assert not isinstance(error.value, Unreachable) and "\n" not in str(error.value)
+
+
+@pytest.mark.full  # needs a server
+@pytest.mark.tool("openssl")
+def test_etcd_with_client_certificates_and_users_needs_a_nameless_certificate(certificates, tmp_path):
+    server = SecureEtcd(tmp_path / "etcd")
+    server.files = certificates
+    server.start()
+    try:
+        files = (
+            f"--cacert {certificates}/ca.crt --cert {certificates}/client.crt --key {certificates}/client.key".split()
+        )
+        for line in ("user add root:rootpw", "role add root", "user grant-role root root", "auth enable"):
+            ask(
+                "env", "ETCDCTL_API=3", "etcdctl", f"--endpoints=https://127.0.0.1:{server.port}", *files, *line.split()
+            )
+        root = {"user": "root", "password": "rootpw"}
+        for login in ({}, root):
+            with pytest.raises(
+                SoloError, match="HTTP 400: CommonName .* without a common name, and a user and pass"
+            ) as error:
+                connect(server, "ca", "client", **login).list_entries()
+            assert (
+                "gateway" not in str(error.value).partition("CommonName of client sending a request against gateway")[2]
+            )
+
+        engine = connect(server, "ca", "nameless", **root)
+        engine.acquire("job", EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
+        assert [entry.name for entry in engine.list_entries()] == ["job"]
+        engine.release()
+    finally:
+        server.stop()

@@ -844,6 +844,22 @@ def test_https_goes_through_the_proxy_of_the_environment(lab, memory):
     assert len(asked) == 1
 
 
+def test_proxy_that_fails_is_named(lab):
+    """A dead one, and a server that is none. Their user and password are not."""
+    lab.environment["SOLO_VIA"] = "s3://bucket/x?endpoint=https://store.test:9000"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-x\r\n"), daemon=True).start()
+        for reason in (b"the answer is not HTTP", b"Connection refused"):
+            lab.environment["HTTPS_PROXY"] = f"http://alice:secret@127.0.0.1:{port}"
+            result = lab.run("-n", "job", "true")
+
+            assert (result.returncode, result.stderr.count(b"\n")) == (69, 1) and b"secret" not in result.stderr
+            where = b"endpoint=https://store.test:9000: the proxy 127.0.0.1:%d: " % port
+            assert where + reason + b" (HTTPS_PROXY names it; NO_PROXY=store.test spares" in result.stderr
+            server.close()
+
+
 def test_tunnel_of_a_proxy_leads_to_the_server():
     def connect(request, _):
         host, _, port = request.path.rpartition(":")
