@@ -40,6 +40,7 @@ from solo.process.tree import find_children
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
+SITE = next(path for path in sys.path if path.endswith("site-packages"))  # of the libraries of views
 NOBODY = 65534
 LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -198,12 +199,11 @@ def skip_without_tool():
 def solo_script(request, tmp_path_factory):
     """Write a `solo` over this source tree, that imports it module by module; with --bundle, from one file."""
     global source
-    site = next(path for path in sys.path if path.endswith("site-packages"))
     if network is None:
         source = copy_source(tmp_path_factory.mktemp("source"))
     if request.config.getoption("bundle"):
-        return make_bundled(tmp_path_factory.mktemp("bin"), site)
-    return write_solo(tmp_path_factory.mktemp("bin") / "solo", source, site)
+        return make_bundled(tmp_path_factory.mktemp("bin"))
+    return write_solo(tmp_path_factory.mktemp("bin") / "solo", source, SITE)
 
 
 def write_program(path, text):
@@ -238,10 +238,10 @@ def in_mounts(script):
     return ("unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh")
 
 
-def make_bundled(folder, site=str(ROOT)):
+def make_bundled(folder):
     """Write a program and the script that opens it, as `make install` does. Return the script."""
     (folder / "program").write_bytes(bundle.make_program(str(ROOT / "solo")))
-    text = bundle.make_script(sys.executable, [str(ROOT), site], str(folder / "program"))
+    text = bundle.make_script(sys.executable, [str(ROOT), SITE], str(folder / "program"))
     return write_program(folder / "solo", text)
 
 

@@ -55,47 +55,56 @@ Function = TypeVar("Function", bound=Callable[..., None])
 app = typer.Typer(add_completion=False)
 
 
-def subcommand(function: Function) -> Function:
-    """Make a function a subcommand, called as the function."""
-    name, help = function.__name__.rstrip("_"), " ".join((function.__doc__ or "").split())
-    return app.command(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})(function)
+def subcommand(help: str) -> Callable[[Function], Function]:
+    """Return a decorator that makes a function a subcommand, called as the function.
+
+    What it does is no docstring: compiled into the one file of an installation, it has none.
+    """
+
+    def add(function: Function) -> Function:
+        settings = {"help_option_names": ["-h", "--help"]}
+        name = function.__name__.rstrip("_")
+        return app.command(name, help=help, context_settings=settings)(function)
+
+    return add
 
 
-@subcommand
+@subcommand("List the holders and waiters of each name, or of the NAMEs and the names nested in them.")
 def list_(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     json: bool = JSON,
     null: bool = declare("-0 --null", "Print only the names, each ended by a NUL byte"),
-) -> None:
-    """List the holders and waiters of each name, or of the NAMEs and the names nested in them."""
+) -> None: ...
 
 
-@subcommand
+@subcommand("Show the holders of each NAME and their processes, the queue, the last runs, and the paths of its files.")
 def show(
     names: "list[str]" = declare_names("The names to show."),
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     json: bool = JSON,
-) -> None:
-    """Show the holders of each NAME and their processes, the queue, the last runs, and the paths of its files."""
+) -> None: ...
 
 
-@subcommand
+@subcommand(
+    "Wait until no process holds or wants any of the names. The exit status is 0 then, 75 after "
+    "--timeout, 125 if one is unknown."
+)
 def wait(
     names: "list[str]" = declare_names("The names to wait for."),
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     timeout: Text = declare("-t --timeout", "Give up after DURATION, with status 75", DURATION),
     allow_unknown: bool = ALLOW_UNKNOWN,
-) -> None:
-    """Wait until no process holds or wants any of the names. The exit status is 0 then, 75 after --timeout, 125 if one is
-    unknown.
-    """
+) -> None: ...
 
 
-@subcommand
+@subcommand(
+    "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; it is an "
+    "error if only nested ones are held."
+)
 def stop(
     names: "list[str]" = declare_names("The names whose holders are to end."),
     dir: Text = DIRECTORY,
@@ -103,51 +112,50 @@ def stop(
     kill_after: Text = declare("-k --kill-after", "Time from SIGTERM to SIGKILL (10s)", DURATION),
     waiting: bool = declare("--waiting", "End the waiters too, not only the holders"),
     allow_unknown: bool = ALLOW_UNKNOWN,
-) -> None:
-    """End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; it is an error if only nested ones
-    are held.
-    """
+) -> None: ...
 
 
-@subcommand
+@subcommand(
+    "Show each run and each skip: when it started or was skipped, how long it waited and ran, and how it ended."
+)
 def history(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     via: Text = declare("--via", "Show the last runs that an engine keeps", WHERE),
     since: Text = declare("--since", "Omit what ended more than DURATION ago", DURATION),
     json: bool = JSON,
-) -> None:
-    """Show each run and each skip: when it started or was skipped, how long it waited and ran, and how it ended."""
+) -> None: ...
 
 
-@subcommand
+@subcommand("Print the numbers of holds, waiters, runs, skips and failures, and their times, as text for Prometheus.")
 def metrics(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     output: Text = declare("--output", "Write to FILE, replacing it atomically", FILE),
-) -> None:
-    """Print the numbers of holds, waiters, runs, skips and failures, and their times, as text for Prometheus."""
+) -> None: ...
 
 
-@subcommand
-def top(names: Words = ONLY_NAMES, dir: Text = DIRECTORY, via: Text = BACKEND) -> None:
-    """Show holders and waiters live, with CPU time and memory; the key s stops the selected one."""
+@subcommand("Show holders and waiters live, with CPU time and memory; the key s stops the selected one.")
+def top(names: Words = ONLY_NAMES, dir: Text = DIRECTORY, via: Text = BACKEND) -> None: ...
 
 
-@subcommand
+@subcommand(
+    "Remove idle names (--generated: only those made from commands), and files left by dead "
+    "processes. Jobs may start meanwhile."
+)
 def clean(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     generated: bool = declare("--generated", "Only names that solo made from commands"),
     history: Text = declare("--history", "Also remove journals of names idle for DURATION", DURATION, read_age),
-) -> None:
-    """Remove idle names (--generated: only those made from commands), and files left by dead processes. Jobs may start
-    meanwhile.
-    """
+) -> None: ...
 
 
-@subcommand
+@subcommand(
+    "Check that this machine and user, and with --via the engine, have all that solo needs; with "
+    "--crontab or --unit check FILEs, see solo(7). The status is 1 if a check fails."
+)
 def doctor(
     names: Words = declare_names("Crontabs or units, or directories of them; - is standard input.", "[FILE]..."),
     dir: Text = DIRECTORY,
@@ -155,10 +163,7 @@ def doctor(
     crontab: bool = declare("--crontab", "Check crontabs: FILEs, or those of cron"),
     unit: bool = declare("--unit", "Check systemd units: FILEs, or the local ones"),
     json: bool = JSON,
-) -> None:
-    """Check that this machine and user, and with --via the engine, have all that solo needs; with --crontab or --unit check
-    FILEs, see solo(7). The status is 1 if a check fails.
-    """
+) -> None: ...
 
 
 def run(name: str, before: "list[str]", words: "list[str]") -> int:

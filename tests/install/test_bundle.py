@@ -9,6 +9,10 @@ import pytest
 from conftest import PATIENCE, ROOT, finish, make_bundled, read_line, until
 from observed import until_blocked
 
+from solo.commands.cli import get_commands
+from solo.commands.table import KEPT
+from solo.options import SUBCOMMAND_NAMES
+
 
 @pytest.fixture(scope="session")
 def bundled_script(tmp_path_factory):
@@ -24,6 +28,10 @@ def use(lab, script):
     lab.plain, lab.script = lab.script, str(script)
     lab.program = script.parent / "program"
     return lab
+
+
+def describe_subcommand(name):
+    return KEPT[name].text if name in KEPT else get_commands()[name].help
 
 
 def trace(bundled, *words):
@@ -104,6 +112,16 @@ def test_traceback_names_files_and_lines_of_the_source(bundled_script):
     failed = subprocess.run([sys.executable, "-IS", "-c", head + fail], capture_output=True, text=True)
 
     assert re.search(rf'File "{ROOT}/solo/kernel.py", line \d+, in read_file\n    fd = posix.open', failed.stderr)
+
+
+@pytest.mark.parametrize("name", SUBCOMMAND_NAMES)
+def test_help_of_a_subcommand_is_that_of_the_source(bundled, name):
+    """The bundle has no docstrings: what a subcommand does must not be one."""
+    shown = bundled.run(name, "--help").stdout.decode()
+
+    bundled.script = bundled.plain
+    assert shown == bundled.run(name, "--help").stdout.decode()
+    assert " ".join(describe_subcommand(name).split()[:4]) in shown
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "of another Python", "of another source"])
