@@ -61,9 +61,12 @@ rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
 	@rpmbuild -ba --nodeps --quiet --define '_topdir $(CURDIR)/build/rpm' --define '_sourcedir $(CURDIR)/dist' packaging/rpm/solo-run.spec \
 	    >build/rpm.log 2>&1 || { cat build/rpm.log >&2; exit 1; }
 
-$(MADE): pyproject.toml
+# Libraries as an installation has them: CI tests the views with the newest ones too.
+PINS = packaging/requirements.txt
+$(MADE): pyproject.toml $(PINS)
 	@$(MAKE_VENV)
-	@$(PIP) -e . --group $(GROUP)
+	@sed -n 's/^\([a-z-]*==.*[^ ]\) *\\$$/\1/p' $(PINS) >$(VENV)/pins
+	@$(PIP) -e . --group $(GROUP) --constraint $(VENV)/pins
 	@touch $@
 
 $(VENV)/lint $(VENV)/bench $(VENV)/deploy: $(MADE)

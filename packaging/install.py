@@ -190,12 +190,10 @@ def list_texts() -> dict:
 def fits(name: str, versions: dict) -> bool:
     """Return whether views work with the installed version of a library. Debian's typer is as old as its click."""
     found = {library: tuple(map(int, re.findall(r"\d+", text))) for library, text in versions.items()}
+    least = tuple(map(int, missing.LIBRARIES[name].partition(">=")[2].split(".")))
     if name == "typer" and found.get("click", (9,)) < (8, 2):
-        return (0, 7) <= found.get(name, ()) < (0, 29)
-    limits = re.findall(r"([<>])=?([\d.]+)", missing.LIBRARIES[name])
-    return name in found and all(
-        (found[name] < tuple(map(int, limit.split(".")))) == (sign == "<") for sign, limit in limits
-    )
+        least = 0, 7
+    return found.get(name, ()) >= least
 
 
 def run_pip(python: Python, target: str) -> str:

@@ -2,7 +2,8 @@
 
 The file has sources, compiled at each start, since bytecode depends on the version of Python. Those of solo are stored, so that
 no start has to unpack them. It contains typer and rich with all that they need, for where they are not installed: those of this
-Python, or else those of requirements.txt, by pip. Not psutil, which is compiled: without it `show` and `top` lack the processes.
+Python, or else those of requirements.txt, by pip. Nothing that is compiled for one Python: not psutil, without which `show` and
+`top` lack the processes, and no typer that needs pydantic.
 """
 
 import os
@@ -29,11 +30,13 @@ def read_libraries() -> dict:
     """Return the files of typer and of what it needs. Without it, only `list` is left of the views: say so and return none."""
     found: dict = {}
     with tempfile.TemporaryDirectory() as folder:
-        if find_library("typer", sys.path) is None:
+        read_library("typer", sys.path, found)
+        if "typer" not in found or "pydantic" in found:
+            found.clear()
             reason = run_pip(Python(sys.executable, [], False), folder)
             if reason:
                 print(f"solo: solo.pyz lacks typer, which all views but `list` need: {reason}", file=sys.stderr)
-        read_library("typer", [folder, *sys.path], found)
+            read_library("typer", [folder], found)
     return {path: data for files in found.values() for path, data in files.items()}
 
 

@@ -553,7 +553,10 @@ def write_script(place):
 
 
 # What a view needs.
-LIBRARIES = "typer click rich pygments markdown_it mdurl shellingham annotated_doc typing_extensions".split()
+LIBRARIES = (
+    "typer click rich pygments markdown_it mdurl shellingham annotated_doc typing_extensions"
+    " pydantic pydantic_core annotated_types typing_inspection"
+).split()
 
 
 def copy_libraries(place):

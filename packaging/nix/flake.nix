@@ -16,7 +16,6 @@
           pyproject = true;
           build-system = [ python.hatchling ];
           dependencies = [ python.typer python.rich python.psutil ];
-          pythonRelaxDeps = [ "typer" ];
           doCheck = false; # `make test` needs processes and files outside the sandbox
           pythonImportsCheck = [ "solo" ];
           meta = { description = "Run a command so that it never runs twice at once"; license = nixpkgs.lib.licenses.mit; mainProgram = "solo"; platforms = nixpkgs.lib.platforms.linux; };

@@ -5,6 +5,7 @@ import sys
 from typing import Any, Callable, Optional, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from solo.argv import check_variable
 from solo.commands.lookup import check_names, check_units, check_words
@@ -52,6 +53,24 @@ BACKEND = declare("--via", VIA.help, WHERE, envvar=VIA.variable, show_envvar=Fal
 ALLOW_UNKNOWN = declare("--allow-unknown", "Accept a name that was never used")
 JSON = declare("--json", "Print a JSON array")
 Function = TypeVar("Function", bound=Callable[..., None])
+
+
+class Subcommand(TyperCommand):
+    """A subcommand whose help is the same in all versions of typer."""
+
+    def collect_usage_pieces(self, ctx: Any) -> "list[str]":
+        """Return the words of the usage line. Some versions put more dots and brackets around a metavar."""
+        return ["[OPTION]...", *[str(one.metavar) for one in self.params if one.param_type_name == "argument"]]
+
+    def get_params(self, ctx: Any) -> "list[Any]":
+        """Return the parameters. Newer versions show a flag that lacks a metavar as one with a value, <bool>."""
+        found = super().get_params(ctx)
+        for one in found:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+        return found
+
+
 app = typer.Typer(add_completion=False)
 
 
@@ -64,7 +83,7 @@ def subcommand(help: str) -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
         settings = {"help_option_names": ["-h", "--help"]}
         name = function.__name__.rstrip("_")
-        return app.command(name, help=help, context_settings=settings)(function)
+        return app.command(name, cls=Subcommand, help=help, context_settings=settings)(function)
 
     return add
 

@@ -4,8 +4,12 @@ import importlib.util
 import os
 import sys
 
-LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
-OF_TYPER = ("click", "typing_extensions", "annotated_doc")  # what it needs
+LIBRARIES = {"typer": "typer>=0.15.4", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
+# fmt: off
+OF_TYPER = (  # what it needs
+    "click", "typing_extensions", "annotated_doc", "pydantic", "pydantic_core", "annotated_types", "typing_inspection",
+)
+# fmt: on
 
 
 def describe_missing(name: "str | None") -> str:

@@ -467,7 +467,7 @@ def test_pipx_installs_command_views_and_manual_from_the_wheel(lab, index, dist)
 LIBRARIES = {
     "oldest": ["typer==0.15.4", "rich==13.3.1", "psutil==5.9.4"],
     "bookworm": ["typer==0.7.0", "click==8.1.3", "rich==13.3.1", "psutil==5.9.4"],
-    "newest": ["typer<0.29", "rich", "psutil"],
+    "newest": ["typer", "rich", "psutil"],
 }
 
 
@@ -486,6 +486,18 @@ def libraries(request, index, tmp_path_factory):
     if result.returncode:
         pytest.skip(f"pip gets no {request.param} libraries: {result.stderr[-200:]}")
     return folder
+
+
+def test_one_file_has_help_whatever_libraries_it_was_made_beside(lab, index, libraries):
+    """It contains nothing compiled: instead of a typer that needs pydantic, that of requirements.txt."""
+    python, pyz = make_bare_python(lab.path / "bare"), lab.path / "solo.pyz"
+    beside = {**os.environ, "PYTHONPATH": str(libraries)}
+
+    made = run(sys.executable, ROOT / "packaging/pyz.py", pyz, env=beside)
+    helped = run(python, pyz, "list", "--help", env=lab.environment)
+
+    assert (made.returncode, made.stderr) == (helped.returncode, helped.stderr) == (0, "")
+    assert "Usage: solo list [OPTION]... [NAME]..." in helped.stdout
 
 
 def test_views_and_usage_errors_are_the_same_with_all_libraries(lab, libraries):

@@ -481,10 +481,12 @@ def test_engine_names_the_library_that_it_lacks(lab, bare, pyz, scheme, needs):
     assert command.endswith(f" -m pip install '{ENGINES[scheme].requirement}')\n")
 
 
-def test_named_libraries_match_pyproject():
+def test_named_libraries_match_pyproject_and_have_no_upper_limit():
+    """An upper limit would exclude solo from the environments of programs that need a newer library."""
     project = (ROOT / "pyproject.toml").read_text()
 
     assert f"dependencies = {json.dumps(list(LIBRARIES.values()))[:-1]}, 'tomli" in project
+    assert all(re.fullmatch(r"\w+>=[\d.]+", text) for text in LIBRARIES.values())
     for kind in ENGINES.values():
         assert not kind.library or f'{kind.schemes[0]} = ["{kind.requirement}"]' in project
 
