@@ -127,6 +127,8 @@ def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
     """Convert the text of a value by the kind of its option, and store it and its part by key. Raises UsageError."""
     text, comma, rest = text.partition(",") if option.part is not None else (text, "", "")
     value = option.kind.read(flag, text)
+    if option.part is not None and option.key in options:
+        options.pop(option.part.key, None)  # the last of a repeated option replaces all of it
     if option.many:
         options.setdefault(option.key, []).append(value)
     else:

@@ -25,7 +25,7 @@ from solo.record import Record
 from solo.text.describe import cut_command, describe_holders, format_duration
 from solo.text.tables import describe_claim
 from solo.text.users import find_user
-from solo.text.width import print_clean
+from solo.text.width import clean, pad, print_clean
 from solo.tickets import SEAT
 
 UNASKED = ("flock", "fcntl", "once_per")
@@ -54,7 +54,7 @@ def run(typed: dict[str, Any], words: list[str]) -> int:
 
 
 def print_row(title: str, text: str) -> None:
-    print_clean(f"{title:<11}{text}")
+    print_clean(f"{pad(clean(title), 9)}  {text}")
 
 
 def print_names(plan: Plan) -> None:

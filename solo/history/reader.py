@@ -36,6 +36,13 @@ def parse_int(text: bytes) -> int:
     return int(text)
 
 
+def parse_count(text: bytes) -> int:
+    value = parse_int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
 def parse_time(text: bytes) -> float:
     value = float(text)
     if not 0 <= value < LATEST:
@@ -49,10 +56,11 @@ def parse_text(text: bytes) -> str:
 
 # The fields of each event, and those that it may lack. `user` is at an engine, as another host may have other uids.
 REQUIRED: Readers = {"host": parse_text, "mode": bytes.decode}
-REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_int))
+REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_count))
 OPTIONAL: Readers = {
     **dict.fromkeys(("start", "waited", "ran"), parse_time),
-    **dict.fromkeys(("code", "child", "slot", "token"), parse_int),
+    **dict.fromkeys(("child", "slot", "token"), parse_count),
+    "code": parse_int,
     **dict.fromkeys(("why", "user"), parse_text),
     "note": parse_note,
 }
@@ -65,9 +73,9 @@ NEEDED = {
 }
 LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")  # lines of earlier versions lack them
 TOTALS_FIELDS: Readers = {
-    **dict.fromkeys(("runs", "skips", "failures"), parse_int),
+    **dict.fromkeys(("runs", "skips", "failures"), parse_count),
     **dict.fromkeys(("last_success", "last_failure"), parse_time),
-    **dict.fromkeys(LATER_COUNTS, parse_int),
+    **dict.fromkeys(LATER_COUNTS, parse_count),
 }
 
 
@@ -244,14 +252,11 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
 def parse_totals(rest: bytes) -> Totals:
     fields = dict(pair.split(b"=", 1) for pair in rest.split(b" "))
     fields = {**{make_key(field): b"0" for field in LATER_COUNTS}, **fields}
-    totals = {field: read(fields[make_key(field)]) for field, read in TOTALS_FIELDS.items()}
-    if min(totals.values()) < 0:
-        raise ValueError
-    return Totals(**totals)
+    return Totals(**{field: read(fields[make_key(field)]) for field, read in TOTALS_FIELDS.items()})
 
 
 def format_totals(totals: Totals) -> bytes:
-    forms: dict[object, bytes] = {parse_int: b" %b=%d", parse_time: b" %b=%.3f"}
+    forms: dict[object, bytes] = {parse_count: b" %b=%d", parse_time: b" %b=%.3f"}
     parts = [forms[read] % (make_key(field), getattr(totals, field)) for field, read in TOTALS_FIELDS.items()]
     return b"totals 0" + b"".join(parts) + b"\n"
 

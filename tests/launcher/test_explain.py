@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from conftest import until
 
 
@@ -41,6 +42,15 @@ def test_held_name_is_explained_as_the_run_would_end(lab):
     assert explain(lab, "--slots", "3", "--via", "socket", *words)[1]["now"] == "it runs at once"
 
     assert [file for file in sorted(lab.directory.rglob("*")) if ".seat." not in file.name] == before
+
+
+@pytest.mark.parametrize("name", ["n" * 9, "n" * 10, "n" * 11, "a/long/name/of/a/job", "日本語の仕事"])
+def test_name_of_any_length_is_apart_from_its_holder(lab, name):
+    lab.hold(name)
+
+    status, said = explain(lab, "-n", name, "true")
+
+    assert status == 75 and said[name].startswith("held for ")
 
 
 def test_refusal_is_explained_by_the_error_of_the_run(lab):

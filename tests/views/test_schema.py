@@ -1,6 +1,7 @@
 """docs/solo.schema.json describes all that is printed with --json: keys are added, never removed or given another type."""
 
 import json
+import re
 from datetime import datetime
 
 import jsonschema
@@ -35,6 +36,7 @@ def test_schema_is_one_and_requires_every_key():
 
 def test_views_print_what_the_schema_says(lab):
     lab.run("-n", "pool", "--slots", "2", "--", "sh", "-c", "exit 3")
+    lab.run("-n", "pool", "--", "sh", "-c", "kill -TERM $$")
     holder = lab.hold("job", "--note", "until noon")
     lab.start_waiter("job", tag="waiter")
     assert lab.run("-n", "job", "true").returncode == 75
@@ -48,13 +50,28 @@ def test_views_print_what_the_schema_says(lab):
     shown, *others = check("show", lab.run("show", "--json", "job", "orphan", "damaged").stdout)
 
     assert [row["state"] for row in rows["list"]] == ["held", "held", "waiting", "orphaned"] and len(others) == 2
-    assert {row["outcome"] for row in rows["history"]} == {"failed", "running", "skipped", "orphaned", "unknown"}
+    outcomes = {"failed", "signaled", "running", "skipped", "orphaned", "unknown"}
+    assert {row["outcome"] for row in rows["history"]} == outcomes
+    assert [row["signal"] for row in rows["history"] if row["outcome"] == "signaled"] == [15]
     assert datetime.fromisoformat(shown["holds"][0]["since"]).tzinfo is not None
     assert shown["waiting"] and shown["holds"][0]["processes"]
     found = {"ticket": rows["list"], "run": rows["history"], "name": [shown], "process": shown["holds"][0]["processes"]}
     for kind, objects in found.items():
         assert all(row.keys() == OBJECTS[kind]["properties"].keys() for row in objects), kind
     finish(holder)
+
+
+@pytest.mark.parametrize("field", ["uid", "launcher", "slots", "take", "child", "token"])
+def test_line_of_a_journal_with_a_negative_number_is_skipped(lab, field):
+    for status in "56":
+        lab.run("-n", "job", "--", "sh", "-c", f"exit {status}")
+    journal = lab.directory / ".journals/job/.journal"
+    *lines, last = journal.read_text().splitlines(True)
+    journal.write_text("".join(lines) + re.sub(rf" {field}=\d+ ", f" {field}=-1 ", last))
+
+    rows = check("history", lab.run("history", "--json").stdout)
+
+    assert f" {field}=-1 " in journal.read_text() and [row["code"] for row in rows] == [5, None]
 
 
 @pytest.mark.parametrize("kind, words", [("doctor", []), ("crontab", ["--crontab"]), ("crontab", ["--unit"])])
