@@ -175,7 +175,12 @@ class Attempt:
         return True
 
     def refuse_own_ancestors(self, holds: "list[Ticket]") -> None:
-        """Raise SoloError if we would wait for ourselves: an ancestor of this process has one of the live `holds`."""
+        """Raise SoloError if we would wait for ourselves: an ancestor of this process has one of the live `holds`.
+
+        A program with a limit is busy then: a reloader's child, or a forked server, asks whether it is the leader.
+        """
+        if self.record.retained is not None and self.deadline != FOREVER:
+            return
         keep = self.record.keep
         above = find_own_ancestors(self.queue, holds, keep)
         held = [hold.record for hold in above if hold.record and not may_release(hold.record)]

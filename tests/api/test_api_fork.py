@@ -63,6 +63,44 @@ def test_forked_child_holds_for_itself(lab, via, case):
     assert lab.run_code(code) == (0, "0\n", "")
 
 
+ASK = """
+import subprocess
+def ask():
+    try:
+        solo.Lock('job', wait={}).acquire()
+    except solo.SoloError as error:
+        print(type(error).__name__, flush=True)
+"""
+BELOW = {  # the holder is a program, which asks in a child
+    "forked": """
+with solo.Lock('job'):
+    if not os.fork():
+        ask()
+        os._exit(0)
+    os.wait()""",
+    "executed": """
+if sys.argv[1:]:
+    ask()
+else:
+    with solo.Lock('job'):
+        subprocess.run([*open('/proc/self/cmdline').read().split('\\0')[:-1], 'child'])""",
+}
+
+
+@pytest.mark.parametrize("wait, error", [("None", "Busy"), ("0.05", "Busy"), ("math.inf", "SoloError")])
+@pytest.mark.parametrize("how", BELOW)
+def test_child_of_the_holder_is_busy_unless_it_would_wait_for_ever(lab, via, how, wait, error):
+    """So a reloader, or a prefork server, asks whether it is the leader."""
+    assert lab.run_code(ASK.format(wait) + BELOW[how]) == (0, f"{error}\n", "")
+
+
+@pytest.mark.parametrize("wait, error", [("None", "Busy"), ("math.inf", "SoloError")])
+def test_program_below_a_command_that_holds_its_name_is_busy(lab, wait, error):
+    words = (lab.script, "-n", "job", "--")
+
+    assert lab.run_code(ASK.format(wait) + "ask()", prefix=words) == (0, f"{error}\n", "")
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_contends_with_its_parent(lab, files, method):
     lock = solo.Lock("job", wait=math.inf)
