@@ -171,12 +171,12 @@ def settle_all(holds: "Iterable[Ticket]") -> None:
         finish_handoff(hold.queue)
 
 
-def remove_unseen_holds(holds: "Iterable[Ticket]") -> None:
-    """Remove the unseen holds beside `holds`, of a name before its parents. Call it once the command runs."""
-    gone: set[tuple[Process, str, str]] = set()
+def take_over_unseen_holds(holds: "Iterable[Ticket]") -> None:
+    """Report the unseen holds beside `holds`, of a name before its parents. Call it once the command runs."""
+    known: set[tuple[Process, str, str]] = set()
     for hold in reversed(list(holds)):
         if isinstance(hold.queue, FileQueue) and hold.queue.unseen:
-            hold.queue.remove_unseen(read_claim(hold), gone)
+            hold.queue.take_over(read_claim(hold), known)
 
 
 def make_variables(names: "list[str]", named: "dict[str, Ticket]") -> "list[bytes]":

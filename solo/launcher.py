@@ -195,7 +195,7 @@ class Run:
     def wait(self) -> None:
         """Wait for the command. First close every descriptor that neither a hold nor a listener needs."""
         acquire.settle_all(self.local_holds.values())
-        acquire.remove_unseen_holds(self.local_holds.values())
+        acquire.take_over_unseen_holds(self.local_holds.values())
         self.pid, begin = self.process.pid, monotonic()
         self.notify("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]

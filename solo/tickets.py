@@ -19,6 +19,7 @@ UNPUBLISHED, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
 LEAST_STEP = 0.5  # seconds between the two clocks that are more than the time between reading them
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they cannot be seen
+REPORTED = 0  # mtime of an unseen hold that a contender took over: the next one need not say so again
 
 # UNSEEN: its launcher is gone, and its command ran where we cannot look for processes.
 LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
@@ -330,18 +331,32 @@ class FileQueue(Queue):
         flock(fd, LOCK_EX | LOCK_NB)
         return FileTicket(self, file, fd, LIVE, record, len(text))
 
-    def remove_unseen(self, claim: "Claim", gone: "set[tuple[Process, str, str]]") -> None:
-        """Remove the unseen holds that conflict with `claim`, with which our command runs now, and all others of their
-        launchers, which are added to `gone`. A ticket's name is never used twice, so this needs no gate.
+    def take_over(self, claim: "Claim", known: "set[tuple[Process, str, str]]") -> None:
+        """Report the unseen holds that conflict with `claim`, with which our command runs now, each launcher once.
+
+        Those in `known` were reported; others are added. The tickets stay, for contenders that can look for the command;
+        but only the newest: those of former containers would pile up. A ticket's name is never used twice, so this
+        needs no gate.
         """
         for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
-            launcher = record.launcher, record.origin.pid_namespace, record.origin.host
-            if claim.mode == SLOTS or record.claim.mode not in COMPATIBLE[claim.mode]:
-                gone.add(launcher)
-                host = record.origin.host
-                say_promptly(f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here")
-            if launcher in gone or at >= MOST_OPEN:  # else the holds of former containers would pile up
+            if at >= MOST_OPEN:
                 self.remove(file)
+            elif claim.mode == SLOTS or record.claim.mode not in COMPATIBLE[claim.mode]:
+                host = record.origin.host
+                launcher = record.launcher, record.origin.pid_namespace, host
+                if self.mark_reported(file) and launcher not in known:
+                    say_promptly(f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here")
+                known.add(launcher)
+
+    def mark_reported(self, file: str) -> bool:
+        """Set the time of a ticket to that of one which was reported. Return False if it was, True also if that fails."""
+        try:
+            if posix.stat(file, dir_fd=self.place.fd, follow_symlinks=False).st_mtime == REPORTED:
+                return False
+            posix.utime(file, (REPORTED, REPORTED), dir_fd=self.place.fd, follow_symlinks=False)
+        except OSError:
+            pass  # it has been removed, or is another user's
+        return True
 
     def remove(self, file: str) -> None:
         """Remove our own ticket, or with the gate locked a dead one. If that fails, it is dead all the same."""

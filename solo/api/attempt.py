@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
-from solo.acquire import acquire_further, acquire_names, remove_unseen_holds, settle_all
+from solo.acquire import acquire_further, acquire_names, settle_all, take_over_unseen_holds
 from solo.api import blocking
 from solo.api.arguments import read_options
 from solo.api.hold import Hold, all_holds, identify_file, release_all
@@ -122,7 +122,7 @@ class LockAttempt:
 
                 files = plan, lock._claim.mode, read_umask(), wait_silently, holds
                 acquire_further(lock.name, named, lambda: lock_files(*files, is_program=True))
-            remove_unseen_holds(named.values())
+            take_over_unseen_holds(named.values())
             for hold in named.values():
                 if not isinstance(hold.queue, FileQueue):
                     hold.queue.leave()  # its watches are not needed any more

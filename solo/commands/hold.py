@@ -14,7 +14,15 @@ from errno import EACCES, ENOENT, ESRCH
 from time import localtime, strftime, time
 
 from solo import identity
-from solo.acquire import OF_SOME_RUNS, Holds, acquire_names, add_waited, make_variables, make_watch, remove_unseen_holds
+from solo.acquire import (
+    OF_SOME_RUNS,
+    Holds,
+    acquire_names,
+    add_waited,
+    make_variables,
+    make_watch,
+    take_over_unseen_holds,
+)
 from solo.argv import check_together
 from solo.command import find_command
 from solo.errors import SoloError, UsageError
@@ -127,7 +135,7 @@ class Keeping:
             failed = SoloError(f"{self.plan.names[0]}: {reason}")
             self.refuse(failed)
             raise failed from None
-        remove_unseen_holds(self.named.values())
+        take_over_unseen_holds(self.named.values())
         self.journal.started(self)
 
     def write_variables(self) -> None:

@@ -198,6 +198,24 @@ def test_first_pid_namespace_has_no_holder(lab):
     assert find_children(holder.pid) == [holder.child]
 
 
+@pytest.mark.host
+def test_orphan_without_a_holder_stays_held_for_those_who_see_it(lab):
+    """A container that does not takes over, and says so once."""
+    killed = Killed(lab)
+    os.kill(killed.holder, signal.SIGKILL)
+    wait_dead(killed.holder)
+
+    beside = [lab.run("-n", "job", "true", prefix=INNER) for _ in range(2)]
+    busy = lab.run("-n", "job", "true")
+
+    assert [result.returncode for result in beside] == [0, 0]
+    assert [result.stderr.count(b"taking over from") for result in beside] == [1, 0]
+    assert busy.returncode == 75 and f"orphan pid {killed.child} " in busy.stderr.decode()
+    os.kill(killed.child, signal.SIGKILL)
+    assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
+    assert os.listdir(lab.directory / "job") == [".gate"]
+
+
 # --- an orphan whose holder was killed too, and that cannot be identified: it blocks no contender, but is not dead either -----
 
 
