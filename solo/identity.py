@@ -110,18 +110,23 @@ def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:
-        is_unsure = False
-        for _, is_same in match_processes(pid, start, theirs, mine):
-            if is_same:
-                return True
-            is_unsure = True
-        # In the first pid namespace /proc shows the processes of all others, unless hidepid hides some.
-        sees_all = mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access("/proc/1/stat", posix.R_OK)
-        return False if sees_all and not is_unsure else None
+        return search_everywhere(pid, start, theirs, mine)
     try:
         return read_stat(pid).is_same(start, theirs, mine)
     except OSError:
         return is_hidden(pid)
+
+
+def search_everywhere(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
+    """Return whether the process lives in a pid namespace that /proc shows; None if it may be in one that it does not."""
+    is_unsure = False
+    for _, is_same in match_processes(pid, start, theirs, mine):
+        if is_same:
+            return True
+        is_unsure = True
+    # In the first pid namespace /proc shows the processes of all others, unless hidepid hides some.
+    sees_all = mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access("/proc/1/stat", posix.R_OK)
+    return False if sees_all and not is_unsure else None
 
 
 def is_hidden(pid: int) -> bool:

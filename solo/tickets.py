@@ -240,7 +240,7 @@ class FileQueue(Queue):
                 return DEAD  # only its user can have damaged it, and could as well have removed it
             if not kernel.is_regular(stat.st_mode):
                 raise self.fail(ticket.file, explain(ticket.file, OSError(kernel.EINVAL, ""), self.place))
-            if stat.st_ctime < read_boot_time() and not self.gate.is_of_this_boot(ticket.number):
+            if self.is_of_earlier_boot(ticket):
                 return DEAD  # torn by a power loss: nothing of that time lives
             from solo.text.remedies import explain_damage
 
@@ -248,7 +248,7 @@ class FileQueue(Queue):
         if record.child is None:
             return DEAD
         theirs, mine = record.origin, self.origin
-        if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time():
+        if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time(mine):
             theirs.boot = mine.boot  # in systemd-nspawn a unit with a /proc of its own sees another id of the same boot
         # A kept hold never has a launcher, so its absence proves nothing: count it as held.
         unseen = ORPHANED if record.is_kept else UNSEEN
@@ -257,7 +257,16 @@ class FileQueue(Queue):
             from solo.process.descriptor import is_locked
 
             lives = is_locked(record.descriptor)
+        if lives is None and theirs.boot != mine.boot:
+            from solo.process.boot import is_alive_after_boot
+
+            lives = is_alive_after_boot(ticket)
         return {True: ORPHANED, False: DEAD, None: unseen}[lives]
+
+    def is_of_earlier_boot(self, ticket: FileTicket) -> bool:
+        """Return whether the ticket is from before this boot, also if the clock was stepped since. Raises OSError."""
+        ctime = posix.fstat(ticket.fd).st_ctime
+        return ctime < read_boot_time(self.origin) and not self.gate.is_of_this_boot(ticket.number)
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -401,6 +410,6 @@ def follow_clock(record: "Record", mine: "Origin") -> None:
             record.since = since
 
 
-def read_boot_time() -> float:
-    """Return when this machine started, in seconds since the epoch."""
-    return time() - float(kernel.read_file("/proc/uptime").split()[0])
+def read_boot_time(mine: "Origin") -> float:
+    """Return when this machine started, in seconds since the epoch: not the container, of which lxcfs shows the uptime."""
+    return time() - read_uptime(mine)

@@ -51,6 +51,8 @@ BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname
 FCNTL, WAITING_FCNTL = BLOCKING[2], (7, 38)  # F_SETLKW and F_OFD_SETLKW; no other command waits for long
 # Of long tests, for the fixtures via and kind.
 SOCKET_IN_FULL = ["file", pytest.param("socket", marks=pytest.mark.full)]
+# Under this prefix the wall clock has stepped ahead: by it, this machine has just booted.
+STEPPED = "env FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1 faketime -f +999d".split()
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 CAPTURED = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": PATIENCE}
@@ -218,6 +220,12 @@ def write_solo(path, place, site=None, python=sys.executable):
     head = f"#!{python} -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
     head += f"sys.path.append({str(site)!r})\n" if site else ""
     return write_program(path, head + (ROOT / "solo/__main__.py").read_text().partition("\n")[2])
+
+
+def reboot(lab):
+    """Return a prefix under which this machine has just booted: with another boot id, after all that was written. Needs root."""
+    (lab.path / "boot_id").write_text("01234567-89ab-cdef-0123-456789abcdef\n")
+    return (*in_mounts(f"mount --bind {lab.path}/boot_id /proc/sys/kernel/random/boot_id"), *STEPPED)
 
 
 def copy_package(place):

@@ -6,15 +6,15 @@ The files are never written, truncated, renamed or removed. They cannot record a
 import os
 from errno import EBADF
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
-from time import monotonic
+from time import monotonic, time
 
 from solo.errors import Busy, SoloError
 from solo.identity import Process, descends_from, read_stat
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, Opened, close, decode, read_file, say, try_lock, wait_lock
+from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, Opened, close, decode, read_boot_clock, read_file, say
+from solo.kernel import try_lock, wait_lock
 from solo.modes import EXCLUSIVE
 from solo.process import ofd
 from solo.process.watch import find_lock_owner
-from solo.tickets import read_boot_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def make_busy(path: str, owner: int) -> Busy:
     """Return the Busy error for a file that the process `owner` has locked."""
     busy = Busy(f"{path}: busy: locked by {describe_locker(owner)}")
     try:
-        busy.since = read_boot_time() + read_stat(owner).start / os.sysconf("SC_CLK_TCK")
+        busy.since = time() - read_boot_clock() + read_stat(owner).start / os.sysconf("SC_CLK_TCK")
     except OSError:
         pass
     return busy

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import count_injected, finish, in_mounts, inject, kill, until, wait_dead
+from conftest import STEPPED, count_injected, finish, inject, kill, reboot, until, wait_dead
 
 from solo.gate import BOOT_AT, DIGITS, LARGEST
 
@@ -166,45 +166,23 @@ def test_skip_that_cannot_be_counted_is_still_a_skip(lab):
     assert count_injected(lab) and b"1 skip" in lab.run("-n", "job", "true").stderr
 
 
-def pretend(**files):
-    """Return a prefix that replaces files of /proc, named by their last part."""
-    places = {"uptime": "/proc/uptime", "boot_id": "/proc/sys/kernel/random/boot_id"}
-    mounts = " && ".join(f"mount --bind {path} {places[name]}" for name, path in files.items())
-    return in_mounts(mounts)
-
-
-@pytest.fixture
-def stepped(lab):
-    """Return a prefix under which the clock has stepped ahead: by the clock, this machine has just booted."""
-    (lab.path / "uptime").write_text("0.00 0.00\n")
-    return pretend(uptime=lab.path / "uptime")
-
-
-@pytest.fixture
-def booted(lab, stepped):
-    """Return a prefix under which this machine has just booted."""
-    (lab.path / "boot_id").write_text("01234567-89ab-cdef-0123-456789abcdef\n")
-    return pretend(uptime=lab.path / "uptime", boot_id=lab.path / "boot_id")
-
-
 @pytest.mark.root
-@pytest.mark.tool("unshare", "mount")
+@pytest.mark.tool("unshare", "mount", "faketime")
 @pytest.mark.parametrize("gate", ["whole", "damaged"])
-def test_torn_record_from_before_the_boot_is_removed(lab, booted, gate):
+def test_torn_record_from_before_the_boot_is_removed(lab, gate):
     lab.run("-n", "job", "true")
     if gate == "damaged":
         (lab.directory / "job/.gate").write_bytes(b"\0" * 200)
     (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
 
     assert lab.run("-n", "job", "true").returncode == 125
-    assert lab.run("-n", "job", "true", prefix=booted).returncode == 0
+    assert lab.run("-n", "job", "true", prefix=reboot(lab)).returncode == 0
     assert [path.name for path in (lab.directory / "job").iterdir()] == [".gate"]
 
 
 @pytest.mark.host
-@pytest.mark.root
-@pytest.mark.tool("unshare", "mount")
-def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab, stepped):
+@pytest.mark.tool("faketime")
+def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab):
     """By the clock the orphan's ticket is older than the boot. The gate proves that it is not."""
     lab.run("-n", "job", "true")
     holder = lab.orphan("job")
@@ -212,7 +190,7 @@ def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab, stepped):
     record = ticket.read_bytes()
     ticket.write_bytes(b"garbage")
 
-    results = [lab.run(*words, prefix=stepped) for words in (["-n", "job", "true"], ["list"], ["wait", "job"])]
+    results = [lab.run(*words, prefix=STEPPED) for words in (["-n", "job", "true"], ["list"], ["wait", "job"])]
 
     assert [result.returncode for result in results] == [125] * 3
     assert all(b"damaged" in result.stderr for result in results)
@@ -221,9 +199,8 @@ def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab, stepped):
 
 
 @pytest.mark.host
-@pytest.mark.root
-@pytest.mark.tool("unshare", "mount")
-def test_gate_of_older_solo_frees_nothing_after_clock_step(lab, stepped):
+@pytest.mark.tool("faketime")
+def test_gate_of_older_solo_frees_nothing_after_clock_step(lab):
     """The first ticket after an update does not prove that the tickets before it are from an earlier boot."""
     holder = lab.hold("job", "--shared")
     gate = lab.directory / "job/.gate"
@@ -234,7 +211,7 @@ def test_gate_of_older_solo_frees_nothing_after_clock_step(lab, stepped):
     record = ticket.read_bytes()
     ticket.write_bytes(b"garbage")
 
-    assert lab.run("-n", "job", "true", prefix=stepped).returncode == 125
+    assert lab.run("-n", "job", "true", prefix=STEPPED).returncode == 125
 
     ticket.write_bytes(record)
     holder.stdin.close()

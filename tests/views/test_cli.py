@@ -167,15 +167,13 @@ def test_help_of_a_run_and_of_a_hold_needs_no_library(common, words):
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
 def test_bug_in_solo_is_one_line_and_125(lab):
-    """/proc/uptime is empty, but the time of the boot is needed: a torn record is dead only if it is older."""
-    lab.run("-n", "job", "true")
-    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
-    hide = ("unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/uptime && exec "$@"', "sh")
+    """/proc/PID/stat of solo is empty, but its start time is needed."""
+    hide = ("unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/$$/stat && exec "$@"', "sh")
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=hide)
 
     assert (result.returncode, result.stdout) == (125, b"")
-    assert result.stderr == b"solo: this is a bug in solo: IndexError: list index out of range\n"
+    assert result.stderr == b"solo: this is a bug in solo: ValueError: subsection not found\n"
 
 
 def test_options_before_a_subcommand_apply(lab):
