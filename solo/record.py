@@ -37,7 +37,8 @@ class Record:
     started, in seconds since the epoch; `uptime` is the same on the boot clock, or None. `via` is the engine that
     keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once it
     is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
-    `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note, or "". `retained` are the numbers of
+    `is_guarded`: a holder (process/holder.py) keeps the ticket locked until that process has ended, or with --fd until
+    the descriptor is closed everywhere. `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note, or "". `retained` are the numbers of
     the holds that a program keeps while this ticket waits, None of a launcher: all.
     """
 
@@ -47,7 +48,7 @@ class Record:
     child: "Process | None" = None
     via = note = ""
     keep: "Process | None" = None
-    is_timed = is_generated = False
+    is_timed = is_guarded = is_generated = False
     descriptor: "Descriptor | None" = None
     retained: "list[int] | None" = None
 
@@ -98,6 +99,7 @@ def format_record(record: Record) -> bytes:
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
         + (b"keep %d %d\n" % record.keep if record.keep else b"")
         + (b"timed 1\n" if record.is_timed else b"")
+        + (b"guarded 1\n" if record.is_guarded and record.descriptor is None else b"")
         + (format_descriptor(record.descriptor) if record.descriptor else b"")
         + (b"generated 1\n" if record.is_generated else b"")
         + (f"retained {' '.join(map(str, record.retained))}\n".encode() if record.retained is not None else b"")
@@ -166,6 +168,7 @@ def parse_record(data: bytes) -> "Record | None":
         record.keep = parse_process(fields[b"keep"]) if b"keep" in fields else None
         record.uptime = parse_since(fields[b"uptime"]) if b"uptime" in fields else None
         record.descriptor = parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None
+        record.is_guarded = b"guarded" in fields or record.descriptor is not None
         record.retained = list(map(int, fields[b"retained"].split())) if b"retained" in fields else None
         return record
     except (ValueError, KeyError, OverflowError):

@@ -222,6 +222,8 @@ class FileQueue(Queue):
         try:
             if try_lock(fd, LOCK_SH):
                 ticket.state = self.judge(ticket)
+            elif ticket.is_hold and self.has_ended(ticket):
+                ticket.state = DEAD
         except (OSError, SoloError) as error:
             close(fd)
             raise error if isinstance(error, SoloError) else self.fail(file, error.strerror) from None
@@ -250,18 +252,28 @@ class FileQueue(Queue):
         theirs, mine = record.origin, self.origin
         if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time(mine):
             theirs.boot = mine.boot  # in systemd-nspawn a unit with a /proc of its own sees another id of the same boot
-        # A kept hold never has a launcher, so its absence proves nothing: count it as held.
-        unseen = ORPHANED if record.is_kept else UNSEEN
         lives = is_alive(*record.child, theirs, mine)
-        if record.descriptor is not None and lives is False:
+        if record.descriptor is not None and not lives:
             from solo.process.descriptor import is_locked
 
-            lives = is_locked(record.descriptor)
+            if is_locked(record.descriptor) is not False:
+                return ORPHANED
         if lives is None and theirs.boot != mine.boot:
             from solo.process.boot import is_alive_after_boot
 
             lives = is_alive_after_boot(ticket)
+        # A kept hold never has a launcher, so without a holder the free lock proves nothing: count it as held.
+        unseen = ORPHANED if record.is_kept and not record.is_guarded else UNSEEN
         return {True: ORPHANED, False: DEAD, None: unseen}[lives]
+
+    def has_ended(self, ticket: FileTicket) -> bool:
+        """Return whether the process of a kept hold has ended, which its holder is about to notice. Raises SoloError."""
+        record, mine = ticket.read_record(), self.origin
+        if record is None or record.child is None or not record.is_guarded or record.descriptor is not None:
+            return False
+        # Elsewhere the lock decides alone.
+        is_here = (record.origin.boot, record.origin.pid_namespace) == (mine.boot, mine.pid_namespace)
+        return is_here and is_alive(*record.child, record.origin, mine) is False
 
     def is_of_earlier_boot(self, ticket: FileTicket) -> bool:
         """Return whether the ticket is from before this boot, also if the clock was stepped since. Raises OSError."""

@@ -11,6 +11,7 @@ from test_directories import SHIFTED
 from test_process_1 import INNER, find_chain
 
 from solo.process import boot
+from solo.record import parse_record
 
 MOUNTS = b"""\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -56,6 +57,16 @@ def leave_timer(lab):
     wait_dead(row["child"])
 
 
+def leave_descriptor(lab):
+    script = f'exec 9>>{lab.path}/opened; "$SOLO" hold --fd 9 job && echo held && exec cat'
+    block = lab.start_words(*OLD, "sh", "-c", script)
+    assert read_line(block) == "held"
+    holder = parse_record(lab.find_hold("job").read_bytes()).descriptor[0]
+    os.kill(holder, signal.SIGKILL)
+    wait_dead(holder)
+    kill(block)
+
+
 def leave_run(lab):
     kill_both(lab.hold("job", prefix=OLD))
 
@@ -63,7 +74,7 @@ def leave_run(lab):
 class TestBoot:
     pytestmark = TESTS
 
-    @pytest.mark.parametrize("leave", [leave_pid, leave_timer, leave_run])
+    @pytest.mark.parametrize("leave", [leave_pid, leave_timer, leave_descriptor, leave_run])
     def test_hold_of_the_last_boot_is_dead_whatever_the_host_was_called(self, local, leave):
         leave(local)
 

@@ -30,7 +30,7 @@ from solo.journal import Journal
 from solo.kernel import FOREVER, HIGHEST_FD, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
 from solo.plan import Plan
-from solo.process.holder import detach, fork_blocked
+from solo.process.holder import detach, fork_blocked, leave_holder
 from solo.process.owners import may_signal
 from solo.process.watch import open_pidfd
 from solo.record import Record
@@ -98,6 +98,7 @@ class Keeping:
             identity.read_self(), self.origin, posix.geteuid(), plan.claim, plan.names, kept.words
         )
         record.keep, record.is_timed, record.descriptor = kept.identity, kept.is_timed, kept.descriptor
+        record.is_guarded = kept.descriptor is not None or self.origin.pid_namespace != identity.FIRST_PID_NAMESPACE
         record.note = plan.note or ""
         self.holds = Holds()
         self.journal = Journal(self.record, plan.dir, lambda text: None)
@@ -127,6 +128,7 @@ class Keeping:
         try:
             for hold in self.holds:
                 hold.complete(self.kept.identity)
+            self.guard()
             self.kept.go(self.holds)
             if exports:
                 self.write_variables()
@@ -137,6 +139,14 @@ class Keeping:
             raise failed from None
         take_over_unseen_holds(self.named.values())
         self.journal.started(self)
+
+    def guard(self) -> None:
+        """Where other contenders may be unable to look for the process, leave a holder. Raises SoloError."""
+        if self.record.is_guarded and self.kept.descriptor is None:
+            try:
+                leave_holder(self.kept.identity, self.origin, self.holds)
+            except OSError as error:
+                raise SoloError(f"cannot fork: {error.strerror}") from None
 
     def write_variables(self) -> None:
         """Write the rest of the shell code of --export. Raises SoloError."""

@@ -18,7 +18,7 @@ from solo.identity import read_origin
 from solo.kernel import close, encode, say
 from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
-from solo.text.describe import format_duration, format_rough
+from solo.text.describe import describe_owner, describe_release, format_duration, format_rough
 from solo.text.tables import NOTE, format_json, format_times, make_row, print_rows
 from solo.tickets import LIVE, ORPHANED, FileQueue, is_published, is_ticket
 
@@ -33,7 +33,8 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         raise UsageError("--null and --json exclude each other")
     via = options.get("via")
     check_via(via or FILE)
-    rows, complete = collect(options.get("dir"), via, names)
+    lost: list[str] = []
+    rows, complete = collect(options.get("dir"), via, names, visit=lambda row, ticket: lost.extend(find_lost(row, ticket)))
     absent = [name for name in names if not any(is_within(row["name"], [name]) for row in rows)]
     unknown = [name for name in absent if report_unknown(name, options, "list")]
     if options.get("null"):
@@ -47,7 +48,15 @@ def run(options: dict[str, Any], names: list[str]) -> int:
             where = describe_place(options) + (", and by sockets" if via is None else "")
             empty = f"no locks {'held' if complete else 'readable'}: {where}"
             print_rows(*make_table(COLUMNS, rows, via), "STATE", STYLES, empty)
+            for text in lost:
+                say(text)
     return 0 if complete and not unknown else SoloError.status
+
+
+def find_lost(row: Row, ticket: Any) -> list[str]:
+    """Return [what to do about the ticket of `row`], if it is of a process that nobody here can see."""
+    remedy = describe_release(ticket)
+    return [f"{row['name']}: {describe_owner(ticket)} cannot be seen from here{remedy}"] if remedy else []
 
 
 def add_usual(rows: list[Row], directory: str | None) -> None:

@@ -82,11 +82,13 @@ def release(name: str, queue: "FileQueue | None", options: "dict[str, Any]") -> 
             visit_same(part, options, hold, KeptHold.remove)
     append_journal(name, hold, options.get("dir"))
     descriptor = hold.record.descriptor
-    if descriptor is not None or hold.record.is_timed and not left:
-        try:  # the holder of --fd, which unlocks what was removed, or the process of --for
-            end(hold.ticket, hold.process if descriptor is None else descriptor[:2], SIGTERM)
-        except SoloError as error:
-            say(f"{hold.record.names[0]}: {error}")  # the name is released all the same
+    try:
+        if descriptor is not None and find_pid(descriptor[:2], hold.record.origin, hold.queue.origin):
+            end(hold.ticket, descriptor[:2], SIGTERM)  # the holder, which unlocks what was removed
+        if hold.record.is_timed and not left:
+            end(hold.ticket, hold.process, SIGTERM)
+    except SoloError as error:
+        say(f"{hold.record.names[0]}: {error}")  # the name is released all the same
     return True
 
 

@@ -11,6 +11,7 @@ from solo.argv import is_engine
 from solo.commands import history
 from solo.commands.list import (
     add_usual,
+    find_lost,
     format_age,
     format_mode,
     format_pid,
@@ -99,6 +100,8 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
         else:
             row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
             holds.append((row, find_roots(ticket)))
+            for text in () if options.get("json") else find_lost(row, ticket):
+                say(text)
         ticket.close()
     if holds:
         processes = Processes()

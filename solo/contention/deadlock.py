@@ -106,7 +106,7 @@ def open_waiters(hold: "Ticket") -> "Iterator[FileTicket]":
     """Yield the waiting tickets that the hold waits for. The caller closes them and leaves their queues."""
     record = hold.record
     assert record is not None
-    process = record.launcher if hold.state is LIVE else record.child
+    process = record.holder if hold.state is LIVE else record.child
     if process is None or not vouches(hold, process) or not is_alive(*process, record.origin, hold.queue.origin):
         return
     pid = find_pid(process, record.origin, hold.queue.origin)

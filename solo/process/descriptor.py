@@ -15,8 +15,9 @@ from time import time_ns
 from solo.errors import SoloError
 from solo.identity import read_stat
 from solo.kernel import CLOSED, ENOENT, SAFELY, close, encode, is_regular
-from solo.process.holder import fork_holder
+from solo.process.holder import forget_events, fork_holder, wait_readable
 from solo.process.ofd import is_byte_locked, lock
+from solo.process.watch import watch_links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class DescriptorHolder:
 def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
     """Be the holder: keep the tickets that arrive until the byte is unlocked, or until all were released.
 
-    `solo release` sends SIGTERM after it has removed a ticket: unlock that, so that its waiters wake.
+    If `solo release` has removed a ticket, unlock that, so that its waiters wake. Without inotify(7) its SIGTERM says so.
     """
     tickets: Kept = []
     message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
@@ -79,12 +80,16 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
     if not message:
         return  # solo hold has failed, and released what it had
     _thread.start_new_thread(remove_at_end, (tickets, opened, offset))
+    links = watch_links([ticket for ticket, _, _ in tickets])
     while tickets:
         for ticket in [ticket for ticket in tickets if not os.fstat(ticket[0]).st_nlink]:
             tickets.remove(ticket)
             close(ticket[0])
-        if tickets:
+        if tickets and links is None:
             sigwait({SIGTERM})
+        elif tickets:
+            wait_readable([links])
+            forget_events(links)
 
 
 def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:

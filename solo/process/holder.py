@@ -1,21 +1,22 @@
 """A holder: a process that keeps the locks of a run until the command has ended, even if the launcher is killed.
 
 An orphan holds no lock: a contender finds it by its pid. In another pid namespace, as of a second container, that pid
-means nothing. So a launcher outside the first pid namespace forks a holder, before the command's exec. It is a child of
-the launcher, in a session of its own, has every signal blocked, and keeps no descriptor of the caller.
+means nothing. So a launcher outside the first pid namespace forks a holder, before the command's exec, and `solo hold`
+leaves one. It is in a session of its own, has every signal blocked, and keeps no descriptor of the caller.
 """
 
 import posix
+import select
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
 from time import sleep
 
 from solo.identity import Origin, Process, is_alive, read_stat
-from solo.kernel import FOREVER, close, close_all_but, end_child
-from solo.process.watch import SLOW_CHECK, open_pidfd, poll
+from solo.kernel import USUAL_SIZE, close, close_all_but, end_child
+from solo.process.watch import SLOW_CHECK, open_pidfd, watch_links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from solo.tickets import Ticket  # a Ticket's process is a holder
 
@@ -37,7 +38,7 @@ class Holder:
 
         def wait() -> None:
             if pidfd is not None:
-                poll([pidfd], FOREVER)
+                wait_readable([pidfd])
             while is_alive(*child, self.origin, self.origin):
                 sleep(SLOW_CHECK)  # an old kernel, or a filter of system calls
             if posix.getppid() != launcher:  # a contender that cannot look for the process finds no ticket then
@@ -56,6 +57,51 @@ class Holder:
             end_child(self.process[0])
 
     refused = ended
+
+
+def leave_holder(process: Process, origin: Origin, tickets: "Iterable[Ticket]") -> None:
+    """Fork a holder that keeps the `tickets` locked until `process` has ended, or each until it was released.
+
+    Raises OSError.
+    """
+    left = list(tickets)
+    try:
+        pidfd = open_pidfd(process, origin, origin)
+    except ProcessLookupError:
+        return  # it has ended just now: the tickets are dead
+
+    def wait() -> None:
+        links = watch_links([ticket.fd for ticket in left])
+        watches = [fd for fd in (pidfd, links) if fd is not None]
+        while True:
+            for ticket in [ticket for ticket in left if not posix.fstat(ticket.fd).st_nlink]:
+                left.remove(ticket)
+                ticket.close()  # its waiters wake
+            if not left or not is_alive(*process, origin, origin):
+                break
+            wait_readable(watches, None if len(watches) == 2 else SLOW_CHECK)
+            forget_events(links)
+        for ticket in reversed(left):
+            ticket.queue.remove(ticket.file)
+
+    kept = [fd for ticket in left for fd in ticket.descriptors]
+    fork_holder(wait, kept if pidfd is None else [*kept, pidfd])
+    if pidfd is not None:
+        close(pidfd)
+
+
+def forget_events(links: "int | None") -> None:
+    """Read what `watch_links` has reported, so that it reports again."""
+    if links is not None and wait_readable([links], 0):
+        posix.read(links, USUAL_SIZE)
+
+
+def wait_readable(watches: "list[int]", seconds: "float | None" = None) -> bool:
+    """Block until one of the descriptors is readable; return False after `seconds`. Every signal stays blocked."""
+    poller = select.poll()
+    for watch in watches:
+        poller.register(watch, select.POLLIN)
+    return bool(poller.poll(None if seconds is None else seconds * 1000))
 
 
 def detach() -> None:

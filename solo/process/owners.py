@@ -52,6 +52,16 @@ def has_launcher(ticket: "Ticket") -> bool:
     return ticket.state is LIVE and not (record and record.is_kept) and not is_orphaned(ticket)
 
 
+def needs_release(ticket: "Ticket") -> bool:
+    """Return whether a kept hold counts as held only because nobody here can see if its process has ended. A holder frees
+    what it guards.
+    """
+    record = ticket.read_record()
+    if record is None or not record.is_kept or record.is_guarded or record.child is None:
+        return False
+    return ticket.state is ORPHANED and not find_pid(record.child, *find_origins(ticket))
+
+
 def describe_pid(process: Process, theirs: Origin, mine: Origin) -> str:
     """Return our pid of (pid, start) in the origin `theirs`; of one that cannot be seen from here, as in `1 on web3`."""
     place = f"on {escape(theirs.host[:HOST_LENGTH])}" if theirs.host != mine.host else "in another pid namespace"

@@ -39,7 +39,12 @@ def open_recipient(ticket: "Ticket", process: Process) -> Recipient:
 
     Raises ProcessLookupError if it is gone, SoloError if it is hidden or the ticket's owner could not have signalled it.
     """
-    recipient = Recipient(process, *find_origins(ticket))
+    try:
+        recipient = Recipient(process, *find_origins(ticket))
+    except SoloError as error:
+        from solo.text.describe import describe_release
+
+        raise SoloError(f"{error}{describe_release(ticket)}") from None
     if vouches(ticket, process):
         return recipient
     with recipient:

@@ -11,7 +11,7 @@ from solo.kernel import close, decode, read_file, wait_lock, wait_poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from solo.tickets import FileTicket, Ticket  # a Ticket waits by watch
 
@@ -59,7 +59,7 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
     record = ticket.read_record()
     if record is None:
         return [], False
-    process = record.child if is_orphan else None
+    process = record.child if is_orphan or record.is_guarded and record.descriptor is None else None
     try:
         pidfd = open_pidfd(process or record.launcher, record.origin, ticket.queue.origin)
     except ProcessLookupError:
@@ -70,7 +70,7 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
         return [], False
     if process is None or record.keep is None:
         return [pidfd], process is not None  # a launcher releases just before it exits, a program long before
-    removal = watch_links(ticket.fd)  # `solo release` removes the ticket while the process lives
+    removal = watch_links([ticket.fd])  # `solo release` removes the ticket while the process lives
     watches = [pidfd] if removal is None else [pidfd, removal]
     if ticket.has_left():
         for watch in watches:
@@ -103,8 +103,8 @@ def open_pidfd(process: Process, theirs: Origin, mine: Origin) -> "int | None":
     return None
 
 
-def watch_links(fd: int) -> "int | None":
-    """Return a new descriptor, readable once the links of an open file change in number; None without inotify(7)."""
+def watch_links(fds: "Iterable[int]") -> "int | None":
+    """Return a new descriptor, readable once the links of one of these open files change in number; None without inotify(7)."""
     try:
         from solo.process.library import find_function, load_library
 
@@ -113,7 +113,7 @@ def watch_links(fd: int) -> "int | None":
         add = find_function(library, "inotify_add_watch")
     except (ImportError, OSError):
         return None  # no ctypes
-    if watch >= 0 and add(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB) >= 0:
+    if watch >= 0 and all(add(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB) >= 0 for fd in fds):
         return watch
     close(watch)  # -1 if this user has too many instances
     return None

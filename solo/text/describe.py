@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import posix
+from itertools import accumulate
 from time import time
 
 from solo.identity import find_pid, is_stopped
 from solo.kernel import decode, escape
 from solo.modes import SLOTS, Claim
-from solo.process.owners import describe_pid, find_origins, is_orphaned, is_trusted, vouches
+from solo.process.owners import describe_pid, find_origins, is_orphaned, is_trusted, needs_release, vouches
 from solo.text.users import find_user
 
 TYPE_CHECKING = False
@@ -36,7 +37,8 @@ def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = N
     if tickets[0].is_hold and claims and wanted.mode == claims[0].mode == SLOTS:
         most = min(wanted.slots, *[claim.slots for claim in claims])
         slots = f"{sum(claim.take for claim in claims)} of {most} slots taken, the first "
-    return f"{slots}{describe_state(tickets[0])}{more}{usual}{describe_skips(skips)}{describe_note(tickets[0].record)}"
+    text = f"{slots}{describe_state(tickets[0])}{more}{usual}{describe_skips(skips)}{describe_note(tickets[0].record)}"
+    return text + describe_release(tickets[0])
 
 
 def find_usual_run(ticket: Ticket) -> Usual | None:
@@ -58,9 +60,24 @@ def describe_note(record: Record | Busy | None) -> str:
     return f": {record.note}" if record is not None and record.note else ""
 
 
+def describe_release(ticket: Ticket) -> str:
+    """Return ` (if it has ended: solo release nightly)` where somebody has to look, "" for any other ticket."""
+    if not needs_release(ticket):
+        return ""
+    from solo.text.remedies import quote_path
+
+    record, path = ticket.record, ticket.queue.place.path
+    assert record is not None and ticket.owner_uid is not None
+    # The hold of a parent is released with that of the nested name.
+    parts = [(part, name) for name in record.names for part in accumulate(name.split("/"), "{}/{}".format)]
+    _, name = max([pair for pair in parts if path.endswith(f"/{pair[0]}")], default=parts[0], key=lambda pair: len(pair[0]))
+    who = "" if posix.geteuid() in (0, ticket.owner_uid) else f"as {find_user(ticket.owner_uid)}: "
+    return f" (if it has ended: {who}solo release {quote_path(name)})"
+
+
 def describe_holder(ticket: Ticket) -> str:
     """Return `held for 3h12m by pid 4711 (backup.sh --full): migration until noon`."""
-    return describe_state(ticket) + describe_note(ticket.record)
+    return describe_state(ticket) + describe_note(ticket.record) + describe_release(ticket)
 
 
 def describe_state(ticket: Ticket) -> str:

@@ -93,6 +93,7 @@ def test_hold_lives_as_long_as_its_process(lab, held):
     assert lab.list() == []
 
 
+@pytest.mark.host
 def test_no_process_of_solo_stays(lab, held):
     def is_of_the_lab(pid):
         with contextlib.suppress(OSError):
@@ -657,7 +658,7 @@ def test_descriptor_that_the_shell_closes_is_released(lab):
 
 def test_holder_of_a_descriptor_keeps_nothing_of_its_caller(lab, opened):
     """It closes what it inherited a moment after the caller goes on."""
-    kept = {opened.file, lab.directory / "job", lab.find_hold("job")}
+    kept = {opened.file, lab.directory / "job", lab.find_hold("job"), "anon_inode:inotify"}
 
     until(lambda: set(list_open(opened.holder)) == set(map(str, kept)))
     assert os.getsid(opened.holder) != os.getsid(opened.shell)

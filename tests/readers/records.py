@@ -18,7 +18,7 @@ CANON = re.compile(
     rb"time-namespace [!-~]*\nshift -?\d{1,20}\nuid \d{1,20}\n"
     rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?:\d+-\d+(?: \d+-\d+)*)?))\n"
     rb"tree (?:-|\d{1,20})\n"
-    + rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?"
+    + rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?(?:guarded 1\n)?"
     rb"(?:descriptor (\d{1,10}) \d{1,20} \d{1,20} \d{1,20} [1-8]?\d{1,18} W\n)?"
     rb"(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(b"W", WORD)
     + rb"(?:uptime \d{1,11}\.\d{6}\n)?since \d{1,11}\.\d{6}\n"
@@ -31,7 +31,7 @@ CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
 STRUCTURE = re.compile(rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M)
 CLAIM = "claim.mode claim.slots claim.take"
 ORIGINS = "origin.boot origin.pid_namespace origin.time_namespace origin.host origin.shift"
-FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed descriptor note uptime"
+FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed is_guarded descriptor note uptime"
 
 
 def invent_record(rng):
@@ -47,6 +47,7 @@ def invent_record(rng):
     kept = {"keep": keep, "is_timed": is_timed, "note": note, "uptime": uptime}
     if keep and rng.random() < 0.5:
         kept["descriptor"] = (*some.process(rng), some.number(rng), 7, rng.randrange(1 << 59), some.word(rng))
+    kept["is_guarded"] = "descriptor" in kept or rng.random() < 0.5
     made = record.Record(launcher, origin, uid, claim, names, command)
     vars(made).update(kept, tree=tree, slot=slot, since=since, child=child, via=via)
     return made
