@@ -6,7 +6,7 @@ options; it and all later words belong to the command.
 
 from solo.errors import UsageError
 from solo.kernel import decode
-from solo.kinds import FLAG
+from solo.kinds import FLAG, read_word
 from solo.options import DIR, EVERY_OPTION, FILE, LOCAL_BACKENDS, ONCE_PER, SKIP_LIMITS, SOCKET, SUBCOMMAND_NAMES, VIA
 
 TYPE_CHECKING = False
@@ -126,6 +126,8 @@ def take_word(flag: str, words: "list[str]", at: int) -> "tuple[str, int]":
 def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
     """Convert the text of a value by the kind of its option, and store it and its part by key. Raises UsageError."""
     text, comma, rest = text.partition(",") if option.part is not None else (text, "", "")
+    if option.kind is not FLAG:
+        read_word(flag, text)  # an empty one is no duration or number either: say why it may be empty
     value = option.kind.read(flag, text)
     if option.part is not None and option.key in options:
         options.pop(option.part.key, None)  # the last of a repeated option replaces all of it

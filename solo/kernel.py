@@ -300,10 +300,13 @@ def say_promptly(text: str) -> None:
         pass  # no descriptor is left to load the module select
 
 
-def has_room(fd: int) -> bool:
-    """Return whether a line can be written without blocking: not to a full pipe, or to a terminal stopped by Ctrl-S."""
+def has_room(fd: int, milliseconds: "int | None" = 0) -> bool:
+    """Return whether a line can be written without blocking: not to a full pipe, or to a terminal stopped by Ctrl-S.
+
+    Wait for that up to so many `milliseconds`; None: without end.
+    """
     import select
 
     poller = select.poll()
     poller.register(fd, select.POLLOUT)
-    return any(events & select.POLLOUT for _, events in poller.poll(0))
+    return any(events & select.POLLOUT for _, events in poller.poll(milliseconds))

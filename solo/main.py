@@ -31,8 +31,9 @@ def main(report: "Report | None" = None) -> None:
         typed, subcommand, words = parse(sys.argv[1:])
         if "version" in typed:
             from solo import __version__
+            from solo.text.stdout import write_stdout
 
-            posix.write(1, encode(f"solo {__version__}\n"))
+            write_stdout(encode(f"solo {__version__}\n"))
             posix._exit(0)
         if subcommand or HELP.key in typed:
             run_subcommand(typed, subcommand, words, listeners)

@@ -248,4 +248,16 @@ def make_block(record: "Record", obstacles: "list[Ticket]") -> "Block":
 
 def wait_silently(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
     """A `watch` that shows nothing."""
+    load_words()
     return block(look_again)
+
+
+def load_words() -> None:
+    """Load what a waiter needs to say why it gives up: an upgrade may remove Python's library meanwhile."""
+    try:
+        import select  # noqa: F401
+
+        import solo.history.usual
+        import solo.text.describe  # noqa: F401
+    except (OSError, ImportError):
+        pass

@@ -1,8 +1,8 @@
-"""Run a program without pidfds, by a seccomp filter: `python old_kernel.py kernel|filter|prctl PROGRAM [ARG]...`.
+"""Run a program without pidfds, by a seccomp filter: `python old_kernel.py kernel|filter|prctl|yield PROGRAM [ARG]...`.
 
 kernel: as on Linux 4.18, all later system calls fail with ENOSYS: pidfd_open(2), clone3(2), close_range(2) and others.
 filter: as below an old container engine, those from pidfd_send_signal(2) to pidfd_open(2) fail with EPERM.
-prctl: prctl(2) fails with EPERM.
+prctl, yield: prctl(2), or sched_yield(2), fails with EPERM.
 """
 
 import ctypes
@@ -12,11 +12,12 @@ import struct
 import sys
 
 PIDFD_SEND_SIGNAL, PIDFD_OPEN, HIGHEST = 424, 434, 0xFFFFFFFF  # the same numbers on all architectures
-PRCTL = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
+PRCTL, SCHED_YIELD = {"x86_64": (157, 24), "aarch64": (167, 124)}[os.uname().machine]
 REFUSED = {  # the first call, the last one, the error
     "kernel": (PIDFD_SEND_SIGNAL, HIGHEST, errno.ENOSYS),
     "filter": (PIDFD_SEND_SIGNAL, PIDFD_OPEN, errno.EPERM),
     "prctl": (PRCTL, PRCTL, errno.EPERM),
+    "yield": (SCHED_YIELD, SCHED_YIELD, errno.EPERM),
 }
 LOAD_NUMBER, IS_LEAST, IS_MORE, RETURN = 0x20, 0x35, 0x25, 0x06  # BPF_LD|W|ABS, BPF_JMP|JGE|K, BPF_JMP|JGT|K, BPF_RET|K
 REFUSE, ALLOW = 0x00050000, 0x7FFF0000  # SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW

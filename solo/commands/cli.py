@@ -19,8 +19,10 @@ DURATION, WHERE, FOLDER, FILE = "DURATION", "WHERE", "DIR", "FILE"  # completion
 def read_value(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
     """Return the value of an option. Raises UsageError, also for a relative path in the environment."""
     flag = max(parameter.opts, key=len)
-    if word is None or parameter.metavar == DURATION:
-        return word and read_duration(flag, word)
+    if word is None:
+        return None
+    if parameter.metavar == DURATION:
+        return read_duration(flag, read_word(flag, word))
     source = context.get_parameter_source(str(parameter.name))
     if flag == "--dir" and word and source is not None and source.name == "ENVIRONMENT":
         check_variable(DIR, word)

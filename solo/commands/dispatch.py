@@ -2,7 +2,6 @@
 
 import posix
 import sys
-from _io import TextIOWrapper  # io loads two more modules in Python 3.14
 from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
@@ -12,6 +11,7 @@ from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
 from solo.kinds import DURATION, LIMIT
 from solo.options import DIR, HELP, PARTS, VIA, Option
+from solo.text.stdout import replace_stdout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +26,8 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
     signal(SIGCHLD, SIG_DFL)  # else the kernel reaps our children, and their status is lost
     occupy_standard_descriptors()
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    elif name not in KEPT:  # these print nothing
-        raise UsageError("stdout is closed")
+    if sys.stdout is not None or name not in KEPT:  # these print nothing
+        replace_stdout()
     if name is None or HELP.key in before:
         from solo.commands.help import format_brief_help, format_help, paint
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import posix
-import sys
-from io import TextIOWrapper
 from time import monotonic
 from typing import Any
 
@@ -23,6 +21,7 @@ from solo.options import DIR, SOCKET, VIA
 from solo.plan import Plan
 from solo.record import Record
 from solo.text.describe import cut_command, describe_holders, format_duration
+from solo.text.stdout import replace_stdout
 from solo.text.tables import describe_claim
 from solo.text.users import find_user
 from solo.text.width import clean, pad, print_clean
@@ -34,9 +33,7 @@ UNASKED = ("flock", "fcntl", "once_per")
 def run(typed: dict[str, Any], words: list[str]) -> int:
     """Print what a run with these options would do. Return 0, or the status of busy. Raises what the run would."""
     occupy_standard_descriptors()
-    if not isinstance(sys.stdout, TextIOWrapper):
-        raise UsageError("stdout is closed")
-    sys.stdout.reconfigure(errors="backslashreplace")
+    replace_stdout()
     by_flag = {*typed}
     read_variables(typed, posix.environ)
     chosen = [option for option in (DIR, VIA) if option.key in typed]

@@ -35,6 +35,7 @@ from solo.process.owners import may_signal
 from solo.process.watch import open_pidfd
 from solo.record import Record
 from solo.text.describe import format_duration
+from solo.text.stdout import write_stdout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -331,14 +332,6 @@ class Exporter:
             write_stdout(FAILED % error.status)
         except SoloError:
             pass
-
-
-def write_stdout(data: bytes) -> None:
-    try:
-        while data:
-            data = data[posix.write(1, data) :]
-    except OSError as error:
-        raise SoloError(f"cannot write to stdout: {error.strerror}") from None
 
 
 def quote_variable(variable: bytes) -> bytes:

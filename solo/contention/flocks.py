@@ -141,14 +141,14 @@ def lock_file(kind: Kind, fd: int, path: str, lock: int, deadline: float, watch:
     if not is_program:
         refuse_own_lock(kind, fd, path, owner)
     if monotonic() >= deadline:
-        raise make_busy(path, owner)
+        raise make_busy(kind, fd, path, owner)
 
     def describe() -> "tuple[int | None, str, str]":
-        return None, f"{path} is locked by {describe_locker(kind.find_owner(fd, lock))}", ""
+        return None, f"{path} is locked by {describe_locker(kind, fd, kind.find_owner(fd, lock))}", ""
 
     # Wait in one go: a waiter that leaves the system call loses its place in the kernel's queue.
     if not watch(lambda _: wait_lock(fd, lock, deadline, kind.call), deadline, describe, True):
-        raise make_busy(path, kind.find_owner(fd, lock))
+        raise make_busy(kind, fd, path, kind.find_owner(fd, lock))
 
 
 def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
@@ -159,7 +159,7 @@ def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
     except OSError:
         return  # a file system or kernel without that kind of lock
     if owner and owner != os.getpid() and not descends_from(os.getppid(), owner):
-        lock_of = f"{describe_locker(owner)} holds a lock of {other.system_call}"
+        lock_of = f"{describe_locker(other, fd, owner)} holds a lock of {other.system_call}"
         say(f"{path}: {lock_of}, which --{kind.option} does not exclude (use --{other.option} {path})")
 
 
@@ -189,9 +189,9 @@ def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
         raise SoloError(f"{path}: locked by the program that executed solo: it would wait for itself")
 
 
-def make_busy(path: str, owner: int) -> Busy:
+def make_busy(kind: Kind, fd: int, path: str, owner: int) -> Busy:
     """Return the Busy error for a file that the process `owner` has locked."""
-    busy = Busy(f"{path}: busy: locked by {describe_locker(owner)}")
+    busy = Busy(f"{path}: busy: locked by {describe_locker(kind, fd, owner)}")
     try:
         busy.since = time() - read_boot_clock() + read_stat(owner).start / os.sysconf("SC_CLK_TCK")
     except OSError:
@@ -248,9 +248,21 @@ def identify(stat: os.stat_result) -> "tuple[int, int]":
     return stat.st_dev, stat.st_ino
 
 
-def describe_locker(pid: int) -> str:
-    """Return `pid 4711 (make)`, or what is known of the owner of a lock."""
+def describe_locker(kind: Kind, fd: int, pid: int) -> str:
+    """Return `pid 4711 (make)`, or what is known of the owner of a lock on the file of `fd`. Take no lock for that."""
+    known = describe_program(pid)
+    if known:
+        return known
+    marks = (kind.mark, b" %d " % pid) if pid else (kind.mark,)
+    heir = describe_program(ofd.find_sharer(fd, *marks))
+    if heir:
+        return f"{heir}, which inherited the lock of pid {pid}" if pid else heir
+    return f"pid {pid}, which is gone, and what it passed the lock on to" if pid else "another process"
+
+
+def describe_program(pid: int) -> str:
+    """Return `pid 4711 (make)`, "" for 0 and for a process that is gone."""
     try:
-        return f"pid {pid} ({decode(read_file(f'/proc/{pid}/comm')).rstrip()})" if pid else "another process"
+        return f"pid {pid} ({decode(read_file(f'/proc/{pid}/comm')).rstrip()})" if pid else ""
     except OSError:
-        return f"pid {pid}, which is gone, and what it passed the lock on to"
+        return ""

@@ -31,7 +31,7 @@ def find_owner(fd: int, mode: int = fcntl.LOCK_EX) -> int:
     kind, _, _, _, pid = struct.unpack(FORMAT, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, make_request(mode)))
     if kind == fcntl.F_UNLCK:
         return 0
-    return find_unnamed_owner(fd) if pid == UNNAMED else max(0, pid)
+    return find_sharer(fd, OFD_LOCK) if pid == UNNAMED else max(0, pid)
 
 
 def is_byte_locked(fd: int, offset: int) -> bool:
@@ -40,18 +40,19 @@ def is_byte_locked(fd: int, offset: int) -> bool:
     return bool(struct.unpack(FORMAT, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, request))[0] != fcntl.F_UNLCK)
 
 
-def find_unnamed_owner(fd: int) -> int:
-    """Return the pid of a process that has such a lock on the file, an ancestor first; 0: none can be seen.
+def find_sharer(fd: int, *marks: bytes) -> int:
+    """Return the pid of a process that has locked the file of `fd`, an ancestor first; 0: none can be seen.
 
-    Only the processes themselves show such locks: /proc/locks has no pid.
+    All `marks` are in /proc/PID/fdinfo of its descriptor. /proc/locks has no pid for an OFD lock, and for one of flock(2)
+    that of the process that called it, which may have passed the descriptor on and ended.
     """
     path = os.readlink(f"/proc/self/fd/{fd}")
     parents = [pid for pid, _ in walk_parents(os.getppid())]
     others = map(int, filter(str.isdigit, os.listdir("/proc")))
-    return next((pid for pid in (*parents, *others) if has_locked(pid, path)), 0)
+    return next((pid for pid in (*parents, *others) if has_locked(pid, path, marks)), 0)
 
 
-def has_locked(pid: int, path: str) -> bool:
+def has_locked(pid: int, path: str, marks: "tuple[bytes, ...]") -> bool:
     """Return whether a descriptor of the process has such a lock on the file. False if it cannot be seen."""
     try:
         entries = os.listdir(f"/proc/{pid}/fd")
@@ -59,9 +60,10 @@ def has_locked(pid: int, path: str) -> bool:
         return False
     for entry in entries:
         try:
-            is_it = os.readlink(f"/proc/{pid}/fd/{entry}") == path
-            if is_it and OFD_LOCK in read_file(f"/proc/{pid}/fdinfo/{entry}"):
-                return True
+            if os.readlink(f"/proc/{pid}/fd/{entry}") == path:
+                text = read_file(f"/proc/{pid}/fdinfo/{entry}")
+                if all(mark in text for mark in marks):
+                    return True
         except OSError:
             continue  # closed meanwhile
     return False

@@ -1,7 +1,7 @@
 """Why a directory or a file of a name cannot be used, and what to type then."""
 
 import os
-from errno import EACCES, EDQUOT, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EROFS
+from errno import EACCES, EDQUOT, EFBIG, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EROFS
 from stat import S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
 
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, find_home, read_file
@@ -53,6 +53,8 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
         first = f"{ELSEWHERE}; " if asked else ""
         first = choose_writable(path, uid) if error.errno == EROFS and is_in_unit() else first
         return f"{reason} ({first}{NO_FILE})"
+    if error.errno == EFBIG:
+        return f"{reason} (raise RLIMIT_FSIZE: ulimit -f, or LimitFSIZE= of a unit; {NO_FILE})"
     if error.errno not in (EACCES, ENOENT):
         return reason
     found = find_nearest(path)

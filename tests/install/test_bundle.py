@@ -4,9 +4,10 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, make_bundled, read_line, until
+from conftest import PATIENCE, ROOT, finish, is_blocked, make_bundled, read_line, until
 from observed import until_blocked
 
 from solo.commands.cli import get_commands
@@ -86,6 +87,41 @@ def test_waiter_loads_what_it_needs_from_the_removed_program(lab):
     finish(holder)
 
     assert served.wait(PATIENCE) == 124
+
+
+GIVING_UP = ["-n job", "-q -E 75 -n job", "--slots 2 -n job", "-n job/part", "-v -n job", "--flock {file} -n free"]
+
+
+def test_waiter_that_gives_up_loads_nothing_of_a_removed_python(lab):
+    """A new release of the distribution removes the library of the old Python."""
+    bundled = use(lab, make_bundled(lab.path))
+    library, locked = lab.path / "library", lab.path / "locked"
+    library.symlink_to(sysconfig.get_path("stdlib"))
+    first, rest = (lab.path / "solo").read_text().split("\n", 1)
+    paths = [str(library), f"{library}/lib-dynload"]
+    (lab.path / "solo").write_text(f"{first}\nimport sys; sys.path[:] = {paths}\n{rest}")
+    holds = [bundled.hold("job"), bundled.hold("other", "--flock", locked)]
+    words = [f"-w 2s {each}".format(file=locked).split() for each in GIVING_UP]
+    waiters = [bundled.start(*each, "true") for each in words]
+    waiters.append(bundled.start("hold", "--wait", "2s", "--pid", str(os.getpid()), "job"))
+    superseded = bundled.start("-w", "1h", "-n", "other", "true")
+    until(lambda: bundled.count_waiting("other") and all(map(is_waiting, [*waiters, superseded])))
+
+    library.unlink()
+
+    for each in waiters:
+        status, _, err = finish(each)
+        assert (status, "busy: " in err) == (75, "-q" not in each.args), err
+    newer = bundled.start_words(bundled.plain, "-w", "1h", "--latest", "-n", "other", "true")
+    status, _, err = finish(superseded)
+    assert (status, err) == (75, f"solo: other: superseded by pid {newer.pid} (true)\n")
+    for hold in holds:
+        finish(hold)
+    assert newer.wait(PATIENCE) == 0
+
+
+def is_waiting(process):
+    return is_blocked(process.pid) or process.poll() is not None
 
 
 @pytest.mark.tool("strace")

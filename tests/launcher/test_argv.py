@@ -86,7 +86,19 @@ def test_subcommand_is_a_bare_word_after_the_options():
         (["-n"], "-n needs a value"),
         (["--quiet=1"], "--quiet takes no value"),
         (["-n", ""], "-n needs a value"),
-        *((["-w", text], f"-w {text}: not a duration") for text in ("5x", "", "-5")),
+        *((["-w", text], f"-w {text}: not a duration") for text in ("5x", "-5")),
+        *(
+            ([flag, text], f"{what} needs a value, not an empty word (is a variable unset?)")
+            for flag, text, what in (
+                ("--wait", "", "--wait"),
+                ("-w", ",3", "-w"),
+                ("-w", "5,", "N of -w"),
+                ("--slots", "3,", "K of --slots"),
+                ("-t", "5,", "SIG of -t"),
+                ("-E", "", "-E"),
+                ("--loud-after", "", "--loud-after"),
+            )
+        ),
         *((["-E", text], "not an exit status") for text in ("000000000999", "0" * 5000, "256", "x", "²")),
         (["--slots", "4,x"], "K of --slots x: not a number"),
         (["--once-per", "1d,again"], "--once-per 1d,again: after the comma only retry may stand"),

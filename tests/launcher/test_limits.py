@@ -119,7 +119,7 @@ def test_signal_reaches_a_stopped_command_and_its_tree(lab, line):
     assert ended == (124, "timed out", signal.SIGUSR1)
 
 
-@pytest.mark.parametrize("typed", ["NOPE", "0", "32", "99", "", "SIG", "_DFL"])
+@pytest.mark.parametrize("typed", ["NOPE", "0", "32", "99", "SIG", "_DFL"])
 def test_an_unknown_signal_is_refused(lab, typed):
     result = lab.run("-t", f"1s,{typed}", "-n", "job", "true")
 
@@ -334,19 +334,29 @@ def test_launcher_killed_early_starts_no_command(lab):
 # --- little memory, and prctl(2) denied --------------------------------------------------------------------------
 
 
+def deny(call):
+    return (sys.executable, "-IS", ROOT / "tests/old_kernel.py", call)
+
+
 @pytest.mark.parametrize("word", ["--no-orphan", "--tree"])
 @pytest.mark.parametrize("waits", [False, True])
 def test_denied_prctl_is_one_line_and_125(lab, word, waits):
     holder = lab.hold("job") if waits else None
     words = ["--wait", "forever"] if waits else []
-    denied = (sys.executable, "-IS", ROOT / "tests/old_kernel.py", "prctl")
 
-    result = lab.run(word, *words, "-n", "job", "--", "echo", "ran", prefix=denied)
+    result = lab.run(word, *words, "-n", "job", "--", "echo", "ran", prefix=deny("prctl"))
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
     assert b"solo: cannot " in result.stderr and b"prctl: Operation not permitted" in result.stderr
     if holder:
         finish(holder)
+
+
+@pytest.mark.parametrize("words", [(), ("--tree",), ("-t", "1h")], ids=str)
+def test_denied_sched_yield_changes_nothing(lab, words):
+    for _ in range(5):  # the child yields while it waits for the launcher, mostly
+        result = lab.run(*words, "-n", "job", "--", "echo", "ran", prefix=deny("yield"))
+        assert (result.returncode, result.stdout, result.stderr) == (0, b"ran\n", b"")
 
 
 MORE = [pytest.param(words, marks=pytest.mark.full) for words in ((), ("--once-per", "1ms"), ("--slots", "2"))]

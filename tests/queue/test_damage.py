@@ -154,6 +154,15 @@ def test_unreadable_record_is_one_line_and_125(lab):
     assert result.stderr.decode() == f"solo: job: cannot read {ticket}: Input/output error\n"
 
 
+@pytest.mark.parametrize("words", ["-n job -- true", "hold --for 1h job"])
+def test_limit_of_file_sizes_is_named(lab, words):
+    result = lab.run(*words.split(), prefix=("sh", "-c", 'ulimit -f 0; exec "$@"', "sh"))
+
+    remedy = "raise RLIMIT_FSIZE: ulimit -f, or LimitFSIZE= of a unit; without a file: --via socket, in every run of the name"
+    error = f"solo: job: cannot write in {lab.directory}/job: File too large ({remedy})\n"
+    assert (result.returncode, result.stderr.decode()) == (125, error)
+
+
 @pytest.mark.tool("strace")
 def test_skip_that_cannot_be_counted_is_still_a_skip(lab):
     lab.hold("job")

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -233,6 +234,21 @@ def test_busy_line_names_the_holder(lab, path):
     own = lab.hold("job", "--fcntl", path)
     assert f"locked by pid {own.pid} (solo)".encode() in lab.run("--fcntl", path, "-n", "two", "true").stderr
     assert lab.run("--flock", path, "-n", "two", "true").returncode == 0
+
+
+def test_busy_line_names_the_process_that_inherited_the_lock(lab, path):
+    """Two lockers are gone, and each has left the lock to another process: /proc/PID/fdinfo tells these apart."""
+    script = f"exec 9<{path}; (flock -s 9 & echo $!; wait); exec cat"
+    heirs = [lab.start_words("sh", "-c", script) for _ in range(2)]
+    lockers = {int(read_line(heir)): heir for heir in heirs}
+    until(lambda: all(os.readlink(f"/proc/{heir.pid}/exe").endswith("cat") for heir in heirs))
+
+    while lockers:
+        busy = lab.run("--flock", path, "-n", "job", "true").stderr.decode()
+        heir, locker = map(int, re.search(r"pid (\d+) \(cat\), which inherited the lock of pid (\d+)", busy).groups())
+        assert lockers[locker].pid == heir
+        finish(lockers.pop(locker))
+    assert lab.run("--flock", path, "-n", "job", "true").returncode == 0
 
 
 @pytest.mark.root

@@ -123,7 +123,7 @@ def test_unwritable_stdout_is_one_line_and_125(lab):
     with open("/dev/full", "w") as full:
         result = lab.run("--version", capture_output=False, stdout=full, stderr=subprocess.PIPE)
 
-    assert (result.returncode, result.stderr) == (125, b"solo: cannot continue: No space left on device\n")
+    assert (result.returncode, result.stderr) == (125, b"solo: cannot write to stdout: No space left on device\n")
 
 
 def test_incomplete_installation_is_one_line_and_125(lab):

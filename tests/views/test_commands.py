@@ -150,6 +150,18 @@ def test_show_survives_damaged_ticket_and_gate(lab):
     assert lab.run("show", "job").returncode == 0
 
 
+@pytest.mark.parametrize("words", ["wait --timeout", "stop --kill-after", "clean --history", "history --since"])
+def test_empty_duration_is_refused(lab, words):
+    """It is that of an unset variable."""
+    lab.run("-n", "job", "true")
+    verb, flag = words.split()
+
+    refused = lab.run(verb, flag, "", "job")
+
+    error = f"solo: {flag} needs a value, not an empty word (is a variable unset?)\n"
+    assert (refused.returncode, refused.stdout, refused.stderr.decode()) == (125, b"", error)
+
+
 # --- wait --------------------------------------------------------------------------------------------------------
 
 
