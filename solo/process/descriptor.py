@@ -110,9 +110,9 @@ def is_locked(descriptor: "Descriptor") -> "bool | None":
     _, _, device, inode, offset, path = descriptor
     found = fd = CLOSED
     try:
-        found = os.open(path, os.O_PATH | SAFELY)  # to open a device could do harm
+        found = os.open(path, os.O_PATH | SAFELY)  # another user may have named it: to open a FIFO wakes its writer
         stat = os.fstat(found)
-        if (stat.st_dev, stat.st_ino) != (device, inode):
+        if not is_regular(stat.st_mode) or (stat.st_dev, stat.st_ino) != (device, inode):
             return False
         fd = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return is_byte_locked(fd, offset)

@@ -5,17 +5,24 @@ import os
 import re
 import shlex
 import signal
+import stat
 import subprocess
+from contextlib import contextmanager
 from importlib.util import cache_from_source
 
 import pytest
-from conftest import NOBODY, ROOT, count_injected, finish, inject, kill, until
+from conftest import CAPTURED, LIBC, NOBODY, ROOT, count_injected, finish, inject, kill, read_call, read_state, until
 
 from solo.commands import doctor
+from solo.identity import read_origin
+from solo.modes import Claim
 from solo.process.tree import find_children
+from solo.record import RESERVED, Record, format_closing, format_record
 
 OTHER, GROUP = 65533, 4242  # another user without a name, and a group
 TICKET = ".hold.00000000000000000001"
+IN_OPEN = 32  # of inotify(7)
+OPENAT = {"x86_64": "257", "aarch64": "56"}[os.uname().machine]  # in /proc/PID/syscall
 
 
 def act_as_nobody(*words):
@@ -191,6 +198,84 @@ def test_live_and_orphaned_tickets_of_other_user_hold(common):
     assert common.run("-n", "job", "true", user=OTHER).returncode == 75
     holder.stdin.close()
     assert common.run("--wait", "1m", "-n", "job", "true", user=OTHER).returncode == 0
+
+
+def make_fifo(path):
+    os.mkfifo(path, 0o600)
+    return path
+
+
+def make_device(path):
+    try:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
+        os.close(os.open(path, os.O_RDONLY))
+    except PermissionError:
+        pytest.skip("needs a file system with devices, and CAP_MKNOD")
+    return path
+
+
+def make_link(path):
+    path.symlink_to(make_fifo(path.with_name("target")))
+    return path.with_name("target")
+
+
+@contextmanager
+def watch_opens(path):
+    """Yield a function that returns whether a process has opened the file since it was last called."""
+    watch = LIBC.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    assert LIBC.inotify_add_watch(watch, os.fsencode(path), IN_OPEN) >= 0
+
+    def was_opened():
+        try:
+            return bool(os.read(watch, 4096))
+        except BlockingIOError:
+            return False
+
+    yield was_opened
+    os.close(watch)
+
+
+def claim_descriptor(job, path, found):
+    """Leave the hold of a descriptor by nobody, whose processes have ended: its record names `path`, and the inode `found`."""
+    gone = (1 << 22) + 1  # no pid is greater than 1 << 22
+    record = Record((gone, 1), read_origin(), NOBODY, Claim("X"), ["job"], [b"job"])
+    record.keep, record.descriptor = (gone, 1), (gone, 1, found.st_dev, found.st_ino, 0, os.fsencode(path))
+    (job / TICKET).write_bytes(format_record(record)[:-RESERVED] + format_closing((gone, 1)))
+    give_away(job / TICKET)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("make", [make_fifo, make_device, make_link])
+@pytest.mark.parametrize("look", [os.stat, os.lstat])
+def test_root_opens_no_file_but_a_regular_one_that_another_user_names(shared, solo_script, make, look):
+    shared.run("-n", "job", "true")
+    path = shared.path / "file"
+    target = make(path)
+    claim_descriptor(shared.directory / "job", path, look(path))
+
+    with watch_opens(target) as was_opened:
+        subprocess.run([solo_script, "list"], env=shared.environment, check=True, **CAPTURED)
+        result = shared.run("-n", "job", "true")
+        opened = was_opened()
+        os.close(os.open(target, os.O_RDONLY | os.O_NONBLOCK))
+
+        assert (result.returncode, opened, was_opened()) == (0, False, True)
+
+
+def is_opening(pid):
+    return read_state(pid) == "S" and read_call(pid).split()[0] == OPENAT
+
+
+@pytest.mark.root
+def test_writer_of_a_fifo_that_another_user_names_stays_blocked(shared):
+    shared.run("-n", "job", "true")
+    fifo = make_fifo(shared.path / "fifo")
+    claim_descriptor(shared.directory / "job", fifo, os.stat(fifo))
+    writer = shared.start_words("sh", "-c", 'echo "$$" >"$0"', fifo)
+    until(lambda: is_opening(writer.pid))
+
+    assert shared.run("-n", "job", "true").returncode == 0 and is_opening(writer.pid)
+    assert finish(shared.start_words("cat", fifo))[1] == f"{writer.pid}\n"
 
 
 @pytest.mark.root
