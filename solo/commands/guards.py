@@ -22,21 +22,22 @@ REPORTERS = "echo printf logger mail mailx sendmail date true false : exit test 
 REPORTERS += "systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm".split()
 SETS = re.compile(r"PATH=|(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s")  # or may set PATH in the line
 WRAPPER = re.compile(r"(?<![bc])lock|once|single", re.IGNORECASE)
-# A lock made by hand, or a search for processes, before a job.
-START, LOCK_LIKE = r"(?:^|[;&|(`!]|\bif)\s*", r"(?i:lock|lck|mutex|running|\.pid\b)"
-MANAGED = r"\b(?:service|systemctl|initctl|supervisorctl|pkill|kill -(?!0)\S+)\s|/init\.d/"
-SEARCH = r"(pgrep|pidof|killall\s+-0|kill\s+-0|ps\b(?=.*grep))\b.*(?:\|\||&&|\bthen\b|\bexit\b)"
-MADE = (
-    rf"(?=[^;&|]*{LOCK_LIKE}|.*\brm(?:dir)?\b)(?:\S*/)?(mkdir(?!\s+-\S*p)|lockfile|dotlockfile|shlock|ln)\s[^;&|]*[;&|]"
+# A lock made by hand, or a search for processes, before a job. Each pattern reads a character a fixed number of times.
+SEGMENT = re.compile(r"[^;&|]*[;&|]?")  # of a line, with the sign at its end
+LOCK_LIKE = re.compile(r"lock|lck|mutex|running|\.pid\b", re.IGNORECASE)
+MANAGED = re.compile(r"\b(?:service|systemctl|initctl|supervisorctl|pkill|kill -(?!0)\S+)\s|/init\.d/")
+TOOL = re.compile(
+    r"(?:^|[(`!]|\bif\s)\s*(?:[^\s(`!]*/)?"
+    r"(?:(?P<search>pgrep|pidof|killall\s+-0|kill\s+-0|ps)\b"
+    r"|(?P<made>mkdir(?!\s+-\S*p)|lockfile|dotlockfile|shlock|ln)\s|(?P<tested>\[|test)\s)"
 )
-RACE = "{0} and the start are two steps: two runs can both start, and {0} can match other processes"
-STALE = "a lock made by {0} stays after a kill or a crash: then no run starts"
-TESTED = "two runs can both test that file before one of them makes it, and it stays after a kill"
-IDIOMS = (
-    ("race", RACE, rf"^(?!.*(?:{MANAGED})).*?{START}(?:\S*/)?{SEARCH}"),
-    ("stale", STALE, START + MADE),
-    ("stale", TESTED, rf"{START}(\[|test)\s[^;&|]*{LOCK_LIKE}[^;&|]*[;&|]"),
-)
+CHOOSES = re.compile(r"\|\||&&|\bthen\b|\bexit\b")
+REMOVES = re.compile(r"\brm(?:dir)?\b")
+IDIOMS = {
+    "search": ("race", "{0} and the start are two steps: two runs can both start, and {0} can match other processes"),
+    "made": ("stale", "a lock made by {0} stays after a kill or a crash: then no run starts"),
+    "tested": ("stale", "two runs can both test that file before one of them makes it, and it stays after a kill"),
+}
 
 
 class Finding(NamedTuple):
@@ -85,15 +86,41 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
     if found := MENTION.search(line):
         text = f"no advice: solo does not understand this use of {found[1]}{error}"
         return Advice(found[1]).add(NOTE, "unclear", text)
-    for check, text, pattern in IDIOMS:
-        if found := re.search(pattern, line):
-            tool = " ".join(found[1].split())
+    tools = find_tools(line)
+    for kind, (check, text) in IDIOMS.items():
+        if kind in tools:
+            tool = " ".join(tools[kind].split())
             return Advice(tool).add(NOTE, check, text.format(tool))
     for words in [skip_wrappers(command.plain) for command in commands]:
         if len(words) > 1 and words[0].text and WRAPPER.search(words[0].program):
             tool = words[0].program
             return Advice(tool).add(NOTE, "wrapper", f"no advice: {tool} may be a lock wrapper that solo does not know")
     return Advice()
+
+
+def find_tools(line: str) -> dict[str, str]:
+    """Return {kind of idiom: its first tool in the line}."""
+    at, tools = 0, dict[str, str]()
+    choice, removal, grep = find_last(CHOOSES, line), find_last(REMOVES, line), line.rfind("grep")
+    is_managed = MANAGED.search(line)
+    for segment in SEGMENT.findall(line):
+        lock, is_followed = find_last(LOCK_LIKE, segment), segment[-1:] in (";", "&", "|")
+        for found in TOOL.finditer(segment):
+            kind = str(found.lastgroup)
+            tool, end = found[kind], found.end(kind)
+            if kind == "search":
+                is_idiom = not is_managed and at + end <= choice and (tool != "ps" or at + end <= grep)
+            else:
+                is_idiom = is_followed and (end <= lock or kind == "made" and at + end <= removal)
+            if is_idiom:
+                tools.setdefault(kind, tool)
+        at += len(segment)
+    return tools
+
+
+def find_last(pattern: re.Pattern[str], text: str) -> int:
+    """Return where the last match begins, -1 if there is none."""
+    return max((found.start() for found in pattern.finditer(text)), default=-1)
 
 
 def examine_commands(line: str, commands: list[Command], shell: str, home: str) -> Advice:

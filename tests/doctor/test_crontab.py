@@ -696,6 +696,18 @@ def test_a_line_of_a_megabyte_is_unclear():
         assert list(map(list_found, examine(f"@daily flock -n /run/x {long}"))) == ["unclear"]
 
 
+STARTS = "if x; |pgrep |ps & |mkdir a (|mkdir a; |[ -f x; |;a/|if/|`|killall  |test ! -x &".split("|")
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_long_line_is_searched_for_locks_made_by_hand_in_one_pass(start):
+    """A search that begins anew at each sign takes minutes."""
+    long = start * (200_000 // len(start))
+
+    assert [list_found(row) for row in examine(f"@daily job {long}")] == [""]
+    assert [list_found(row) for row in examine(f"@daily job {long}; mkdir /run/x.lock && job")] == ["stale"]
+
+
 def test_many_brackets_are_unclear():
     for line in ('"$(' * 20000, "$(" * 20000, "`" * 20001):
         with pytest.raises(Unclear):
