@@ -9,8 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from solo.commands.guards import FAILS, NOTE, Advice, examine
+from solo.commands.guards import FAILS, NOTE, Advice, examine, normalize
 from solo.commands.place import Place, find_uid
+from solo.commands.sandbox import Unit
 from solo.commands.shell_line import Unclear, Unclosed, split_line
 from solo.errors import SoloError
 from solo.kernel import decode, find_home
@@ -37,8 +38,8 @@ PERCENT = r"cron ends the command at the first % (write \%; but busybox's crond 
 class Line(NamedTuple):
     """A command of a crontab or a unit: `head` is the text before it, `tail` what cron passes to it as input.
 
-    `user` is "" if it is not certain. `unit` says what keeps solo from its part in a unit, `asked` is the directory of
-    names that a unit sets, None if systemd makes it, and `times` are those of a crontab.
+    `user` is "" if it is not certain. `place` says what keeps solo from its part in a `unit`, `asked` is the directory of
+    names that the line or its file sets, "" for the default one, and `times` are those of a crontab.
     """
 
     file: str
@@ -49,8 +50,9 @@ class Line(NamedTuple):
     user: str = ""
     variables: dict[str, str] = {}
     advice: Advice = Advice()
-    unit: Place | None = None
-    asked: str | None = ""
+    place: Place | None = None
+    unit: Unit | None = None
+    asked: str = ""
     times: str = ""
 
     @property
@@ -153,7 +155,14 @@ def parse_entry(source: Source, number: int, entry: re.Match[str], has_user: boo
         advice = advice._replace(edit=None).add(FAILS, "percent", PERCENT)
     if advice.tool and "$" in (path := variables.get("PATH", "")):
         advice = advice.add(NOTE, "path", f"cron does not expand PATH={path}: it searches a directory of that name")
-    return Line(source.file, number, head, command, tail, user, variables, advice, times=times)
+    asked = find_asked(advice, variables)
+    return Line(source.file, number, head, command, tail, user, variables, advice, asked=asked, times=times)
+
+
+def find_asked(advice: Advice, variables: dict[str, str]) -> str:
+    """Return the directory of names that a line or its file sets, "" for the default one."""
+    path = str(advice.options.get("dir") or variables.get("SOLO_DIR", ""))
+    return normalize(path) if path else ""
 
 
 def is_unclosed(command: str) -> bool:

@@ -7,6 +7,7 @@ from posixpath import normpath
 from typing import Any, NamedTuple
 
 from solo.argv import parse
+from solo.command import make_name as make_words_name
 from solo.commands.lock_tools import MENTION, Guard, find_guard, skip_wrappers
 from solo.commands.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
@@ -49,13 +50,14 @@ class Finding(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """The guard of a line, what was found, and the `edit`: (start, end, words after solo); None if `reason` says why not."""
+    """The guard of a line, what was found, and the `edit`: (start, end, words after the name); None if `reason` says why not."""
 
     tool: str | None = None
     call: str | None = None
     lock: str | None = None
     findings: tuple[Finding, ...] = ()
     edit: tuple[int, int, str] | None = None
+    name: str = ""  # for solo in the place of the guard
     reason: str = ""
     is_bare: bool = True  # the PATH of the line is still that of its file where the guard is
     solo: str = ""  # the word by which the line calls solo
@@ -68,6 +70,18 @@ class Advice(NamedTuple):
         """The words that solo makes a name from, if it is the same in every directory."""
         is_relative = not re.match("/|[^/]+$", "".join(self.words[:1]))
         return () if is_relative or "name" in self.options else self.words
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the line, with solo or with what replaces its guard; none if they are not certain."""
+        first, *rest = self.unnamed or [""]
+        made = self.name or make_words_name(first, rest) * bool(first)
+        return tuple(self.options.get("name") or [made] * bool(made))
+
+    @property
+    def lock_files(self) -> list[tuple[str, str]]:
+        """The (option, path) of each file that solo locks for other tools."""
+        return [(key, path) for key in ("flock", "fcntl") for path in self.options.get(key, ())]
 
     def add(self, state: str, check: str, text: str) -> Advice:
         return self._replace(findings=(*self.findings, Finding(state, check, text)))
@@ -177,8 +191,8 @@ def advise(advice: Advice, guard: Guard, home: str) -> Advice:
     if guard.leaves:
         text = f"a process that the command leaves keeps the lock of {guard.tool}, not that of solo (see --tree)"
         return advice._replace(reason=text)
-    words = f"-n {name} {guard.options}".rstrip() + f" -- {guard.shell}"
-    return advice.add(NOTE, "callers", describe_change(guard))._replace(edit=(guard.start, guard.end, words))
+    edit = guard.start, guard.end, f"{guard.options} -- {guard.shell}".lstrip()
+    return advice.add(NOTE, "callers", describe_change(guard))._replace(edit=edit, name=name)
 
 
 def resolve(lock: Word, home: str) -> str:
@@ -196,7 +210,8 @@ def normalize(path: str) -> str:
 
 def make_name(path: str) -> str:
     """Return the path as a name, "" if it cannot be one. No path has a colon: two paths are two names."""
-    return path[1:].replace("/", ":") if len(path) < 200 and path[1:2].isalnum() else ""
+    is_plain = len(path) < 200 and path[1:2].isalnum() and NAMABLE.fullmatch(path)
+    return path[1:].replace("/", ":") if is_plain else ""
 
 
 def describe_change(guard: Guard) -> str:
@@ -225,15 +240,9 @@ def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[W
     changing = [word.raw for word in words[first:] if CHANGES.search(word.raw)]
     if changing and "name" not in options:
         advice = advice.add(FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)")
-    for path in filter(CLEANED.match, options.get("flock", []) + options.get("fcntl", [])):
-        advice = advice.add(FAILS, "tmp", f"{path}: any user can lock a file there first, and cleaners remove it")
+    for _, path in Advice(options=options).lock_files:
+        if CLEANED.match(path):
+            advice = advice.add(FAILS, "tmp", f"{path}: any user can lock a file there first, and cleaners remove it")
     if not all(word.text is not None for word in words[:first]):
         return advice
     return advice._replace(options=options, runs=True, words=tuple(rest))
-
-
-def list_shared(options: dict[str, Any]) -> frozenset[str]:
-    """Return the options by which two lines of one name, of several users, have one lock; or --shared: they need none."""
-    paths = [(key, path) for key in ("flock", "fcntl") for path in options.get(key, ())]
-    paths += [("dir", options["dir"])] if "dir" in options else []
-    return frozenset([f"{key} {normalize(path)}" for key, path in paths] + ["shared"] * ("shared" in options))

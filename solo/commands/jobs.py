@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from solo.command import make_name
 from solo.commands.checks import CRON_PATH
 from solo.commands.crontab import Line, find_crontabs, parse_crontab, read_all
-from solo.commands.guards import FAILS, NOTE, Finding, list_shared
-from solo.commands.place import Place, call_as, find_place, find_solo, find_uid
+from solo.commands.guards import FAILS, NOTE, Finding, make_name
+from solo.commands.place import Place, call_as, find_names, find_place, find_solo, find_uid
 from solo.commands.units import UNITS, parse_unit
 from solo.history.reader import find_history
 from solo.history.usual import MOST, find_usual
@@ -30,7 +29,26 @@ OVERLAPS = frozenset("via slots shared once_per".split())
 HOUR = 60  # minutes
 PART = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *"}
-Groups = dict[tuple[object, ...], list[Line]]  # lines that have one lock file, one name or the same words
+
+
+class Where(NamedTuple):
+    """Where a line has its names."""
+
+    names: str  # the directory, or --via socket
+    owner: str
+    is_own: bool  # another user would be refused there
+    private: str  # the unit, if it sees a directory or sockets of its own there
+    shared: frozenset[str]  # the lock files; and --shared, which excludes no other
+
+    def excludes(self, other: Where) -> bool:
+        """Return whether a line elsewhere of the same name is excluded."""
+        is_same_user = self.owner == other.owner or not (self.is_own or other.is_own)
+        is_same = is_same_user and self.names == other.names and self.private == other.private
+        return is_same or bool(self.shared & other.shared)
+
+
+# The lines that have one lock file, one name or the same words: one for each way in which they can differ.
+Groups = dict[tuple[object, ...], dict[Any, Line]]
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
@@ -70,8 +88,8 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[st
     """Yield a row for each line. `others` are lines that may have the same lock files and names."""
     groups: Groups = {}
     for line in [*lines, *others]:
-        for key in list_keys(line):
-            groups.setdefault(key, []).append(line)
+        for key, difference in list_keys(line):
+            groups.setdefault(key, {}).setdefault(difference, line)
     for line in lines:
         advice, use = line.advice, None
         findings = list(advice.findings)
@@ -79,7 +97,7 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[st
             findings += [*judge(line), *compare(line, groups), *check_schedule(line)]
         elif advice.edit or advice.reason:
             reason = advice.reason or find_reason(line, groups)
-            use = None if reason else rewrite(line)
+            use = None if reason else rewrite(line, groups)
             if use is None:
                 findings = [one for one in findings if one.check != "callers"]
                 findings.append(Finding(NOTE, "none", f"no line to use: {reason or 'it has control characters'}"))
@@ -89,33 +107,80 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[st
         yield {**row, "findings": [finding._asdict() for finding in findings], "use": use}
 
 
-def list_keys(line: Line) -> list[tuple[object, ...]]:
-    """Return what other lines may have too: the lock file, the names of the line, the words that its name comes from."""
-    advice = line.advice
-    keys: list[tuple[object, ...]] = [("lock", advice.lock)] if line.user and advice.lock else []
-    # Names that are not certainly in the directory of the user are left out.
-    is_elsewhere = line.is_set_apart or line.variables.get("SOLO_DIR") or "via" in advice.options
-    names = advice.options.get("name", ()) if line.user and not is_elsewhere else ()
-    keys += [("name", name) for name in names if "%" not in name]
-    where = line.variables.get("SOLO_DIR"), advice.options.get("dir")
-    return keys + [("words", advice.unnamed, line.user, where)] * bool(advice.unnamed)
+def list_keys(line: Line) -> Iterator[tuple[tuple[object, ...], Any]]:
+    """Yield what other lines may have too, and in what these differ: the lock file, the names, the words of a name."""
+    advice, where = line.advice, find_where(line)
+    if line.user and advice.lock and not (line.unit and line.unit.find_private(advice.lock)):
+        yield ("lock", find_file(advice.lock)), (line.user, advice.lock)
+    for name in advice.options.get("name", ()):
+        if where and "%" not in name:
+            yield ("name", name), where
+    if advice.unnamed:
+        asked = line.variables.get("SOLO_DIR"), advice.options.get("dir")
+        yield ("words", advice.unnamed, line.user, asked), (line.file, line.number)
+
+
+def find_where(line: Line) -> Where | None:
+    """Return where the line has its names, None if that is not certain."""
+    unit, advice, command = line.unit, line.advice, line.command
+    names = line.asked or find_names(line.user)
+    via = str(advice.options.get("via", line.variables.get("SOLO_VIA", "file")))
+    owner = unit.owner if unit else line.user
+    if not owner or "SOLO_" in command or set("$%") & set(names) or via not in ("file", "socket"):
+        return None
+    seen = [(key, find_file(path)) for key, path in advice.lock_files if not (unit and unit.find_private(path))]
+    shared = frozenset(map(str, seen)) | {"shared"} & advice.options.keys()
+    if via == "socket":
+        private = unit.find_private_network() if unit else ""
+        return Where("--via socket", owner, True, private and f"{private} of {line.file}", shared)
+    if unit and unit.has_made_up_user and not names:
+        return None
+    private = unit.find_private(names) if unit else ""
+    is_own = not names or unit is not None and (unit.has_made_up_user or unit.is_made(names))
+    return Where(names and os.path.realpath(names), owner, is_own, private and f"{private} of {line.file}", shared)
+
+
+def find_file(path: str) -> object:
+    """Return what is the same for each path of a file, if there is a file or a link."""
+    if path[:1] != "/":
+        return path
+    try:
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+    except (OSError, ValueError):
+        return os.path.realpath(path)
 
 
 def compare(line: Line, groups: Groups) -> Iterator[Finding]:
     """Yield a note for each name, or words without -n, that another line has too and that will surprise the user."""
-    shared = list_shared(line.advice.options)
-    for key in list_keys(line):
-        others = [other for other in groups[key] if other is not line]
+    for key, own in list_keys(line):
+        others = {other: one for other, one in groups[key].items() if other != own}
         if key[0] == "name":
-            others = [one for one in others if one.user != line.user and not shared & list_shared(one.advice.options)]
-            found = {one.user: f"{one.user} ({one.file}:{one.number})" for one in reversed(others)}
-            text = f"-n {key[1]} does not exclude that of {', '.join(found.values())}: each user has separate names"
-            if found:
-                yield Finding(NOTE, "users", f"{text} (add the same --dir to these lines)")
+            yield from compare_names(str(key[1]), line, own, others)
         elif key[0] == "words" and others:
-            places = ", ".join(f"{one.file}:{one.number}" for one in others)
+            places = ", ".join(f"{one.file}:{one.number}" for one in others.values())
             text = f"without -n its name is that of {places}: they skip each other (add another -n NAME to each)"
             yield Finding(NOTE, "twins", text)
+
+
+def compare_names(name: str, line: Line, own: Where, others: dict[Where, Line]) -> Iterator[Finding]:
+    """Yield a note for the lines that have the name of this one elsewhere: as another user, or in another directory."""
+    users, places = dict[str, str](), dict[str, str]()
+    for where, one in others.items():
+        at = f"{one.file}:{one.number}"
+        if where.excludes(own):
+            continue
+        if where.owner == own.owner or line.asked or one.asked or where.private or own.private:
+            place = ", ".join(filter(None, [where.names, f"of {where.owner}", where.private]))
+            places.setdefault(place, f"{at} ({place})")
+        else:
+            users.setdefault(one.user, f"{one.user} ({at})")
+    if users:
+        text = f"-n {name} does not exclude that of {', '.join(users.values())}: each user has separate names"
+        yield Finding(NOTE, "users", f"{text} (add the same --dir to these lines)")
+    if places:
+        text = f"-n {name} does not exclude that of {', '.join(places.values())}: each place has separate names"
+        yield Finding(NOTE, "directories", f"{text} (give these lines one directory of one user)")
 
 
 def find_reason(line: Line, groups: Groups) -> str:
@@ -123,25 +188,43 @@ def find_reason(line: Line, groups: Groups) -> str:
     if line.is_set_apart:
         return "SOLO_VIA or SOLO_DIR is set"
     place, lock = find_line_place(line), line.advice.lock
-    are_several = len({other.user for other in groups.get(("lock", lock), ())}) > 1
-    others = f"lines of several users lock {lock}, and each user has separate names" if are_several else ""
-    return place.problem or place.unknown or others
+    if place.problem or place.unknown:
+        return place.problem or place.unknown
+    if len({user for user, _ in list_lockers(line, groups)}) > 1:
+        return f"lines of several users lock {lock}, and each user has separate names"
+    return "" if find_lock_name(line, groups) else f"other lines lock {lock} by another path (use one path)"
+
+
+def list_lockers(line: Line, groups: Groups) -> set[tuple[str, str]]:
+    """Return the user and path of each line that locks the lock file of this one."""
+    return {*groups.get(("lock", find_file(line.advice.lock)), {})} if line.advice.lock else set()
+
+
+def find_lock_name(line: Line, groups: Groups) -> str:
+    """Return the name for a line: that of its lock file as typed, unless other lines reach the file by another path.
+
+    As typed, so that a link of a deployment that leads elsewhere tomorrow makes no other name.
+    """
+    paths = {path for _, path in list_lockers(line, groups)}
+    return line.advice.name if len(paths) < 2 else make_name(min(map(os.path.realpath, paths)))
 
 
 def find_line_place(line: Line) -> Place:
     """Return how the line can call solo and keep names."""
-    if line.unit is None:
-        asked = str(line.advice.options.get("dir") or line.variables.get("SOLO_DIR", ""))
-        return find_place(line.user, line.variables.get("PATH", CRON_PATH), asked)
-    return line.unit if line.unit.problem or line.unit.unknown else find_place(line.user, None, line.asked)
+    if line.unit is None or line.place is None:
+        return find_place(line.user, line.variables.get("PATH", CRON_PATH), line.asked)
+    # The directory of a unit that systemd makes, or that no other process sees, cannot be tried.
+    is_own = line.unit.is_made(line.asked) or line.unit.find_private(line.asked)
+    tried = find_place(line.user, None, None if is_own else line.asked)
+    return line.place if (line.place.problem or line.place.unknown) and not tried.problem else tried
 
 
-def rewrite(line: Line) -> str | None:
+def rewrite(line: Line, groups: Groups) -> str | None:
     """Return the whole line with solo, None if it could not be pasted."""
     place, edit, text = find_line_place(line), line.advice.edit, line.command
     solo = place.solo if line.advice.is_bare else find_solo()
     if edit is not None:
-        text = f"{text[: edit[0]]}{solo} {edit[2]}{text[edit[1] :]}"
+        text = f"{text[: edit[0]]}{solo} -n {find_lock_name(line, groups)} {edit[2]}{text[edit[1] :]}"
     whole = line.head + text + line.tail
     whole = whole if set("\"'\\%") & set(whole) else whole.replace("\t", " ")
     return whole if whole.isprintable() else None
@@ -169,9 +252,8 @@ def check_schedule(line: Line) -> Iterator[Finding]:
     options, gap, name, uid = line.advice.options, find_gap(line.times), find_name(line), find_uid(line.user)
     if gap is None or uid is None or not name or OVERLAPS & options.keys() or os.geteuid() not in (0, uid):
         return
-    asked = options.get("dir") or line.variables.get("SOLO_DIR")
     words = list(map(encode, line.advice.words))
-    usual, skips, starts = call_as(line.user, lambda: read_starts(asked, name, words)) or (0, 0, 0)
+    usual, skips, starts = call_as(line.user, lambda: read_starts(line.asked or None, name, words)) or (0, 0, 0)
     if usual > gap * 60:
         spans = f"the usual run takes {format_rough(usual)}, the next start comes after {format_duration(gap * 60)}"
         seen = f": {skips} of the last {starts} starts were skipped" if skips else ""
@@ -180,8 +262,7 @@ def check_schedule(line: Line) -> Iterator[Finding]:
 
 def find_name(line: Line) -> str:
     """Return the name under which the runs of a line are in the history, "" if it is not certain."""
-    first, *rest = line.advice.unnamed or [""]
-    names = line.advice.options.get("name") or [make_name(first, rest)] * bool(first)
+    names = line.advice.names
     return names[0] if names and not set("%$") & set(names[0]) and not line.is_set_apart else ""
 
 

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from solo import directories
 from solo.commands.checks import BAD, check_directory
 from solo.commands.lock_tools import SAFE
+from solo.errors import SoloError
 from solo.text import remedies  # noqa: F401 - before the child, which may not be able to read it
 
 
@@ -88,3 +90,12 @@ def find_uid(name: str) -> int | None:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError, UnicodeError):
         return None
+
+
+def find_names(user: str) -> str:
+    """Return the path of the default directory of a user's names, "" if there is none."""
+    uid = find_uid(user)
+    try:
+        return "" if uid is None else directories.find_place(uid)
+    except SoloError:
+        return ""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other units' tickets.
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
+# Its user exists only while a unit runs: units that exclude each other need the same one, and the same directory.
+DYNAMIC_UNIT = f"User={{0}} {IN_A_UNIT.format('{1}')} Environment=SOLO_DIR=/run/{{1}}"
 ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 ELSEWHERE = "choose another place with --dir or SOLO_DIR"
 HIDDEN = "if the unit hides the home directory: ProtectHome=no; else "
@@ -34,7 +36,7 @@ def explain_no_home(uid: int) -> str:
     """Return the reason why there is no default directory of names for a user, and a remedy."""
     remedy = f"{give_place(uid)}; or use --dir or SOLO_DIR"
     if uid in DYNAMIC and is_in_unit():
-        remedy = f"in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME"
+        remedy = f"in a unit: {DYNAMIC_UNIT.format('NAME', 'NAME')}"
     return f"cannot find a place for names: uid {uid} has no home directory ({remedy})"
 
 

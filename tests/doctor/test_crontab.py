@@ -260,6 +260,23 @@ def test_lines_of_two_users_who_lock_one_file_are_not_rewritten(folder):
     assert rows[2]["use"]
 
 
+def test_one_lock_file_by_two_paths_makes_one_name(folder, tmp_path):
+    """The name of a line alone is that of its path as typed: where the link leads later makes no other name."""
+    (tmp_path / "releases/5").mkdir(parents=True)
+    (tmp_path / "current").symlink_to("releases/5")
+    current, release = f"{tmp_path}/current/cron.lock", f"{tmp_path}/releases/5/cron.lock"
+    lines = f"@daily flock -n {current} a\n@daily flock -n {release} b\n@daily flock -n {tmp_path}/cron.lock c\n"
+
+    for _ in ("no file", "a file"):
+        uses = [row["use"] for row in examine(lines)]
+        assert [
+            f" -n {make_name(path)} -q" in use for path, use in zip((release, release, f"{tmp_path}/cron.lock"), uses)
+        ]
+        assert [f" -n {make_name(release)} -q" in use for use in uses] == [True, True, False]
+        Path(release).touch()
+    assert f" -n {make_name(current)} -q" in examine(lines.splitlines()[0])[0]["use"]
+
+
 def test_home_is_that_of_the_user_unless_the_crontab_sets_it():
     home = pwd.getpwnam(ME).pw_dir
     name = make_name(f"{home}/x.lock")
@@ -273,23 +290,23 @@ def test_home_is_that_of_the_user_unless_the_crontab_sets_it():
 
 OTHER = "nobody" if ME == "root" else ME
 SAME = [
-    # Of root and of alice: the options of solo, and whether only a note can say that they do not exclude each other.
-    ("-n x", "-n x", True),
-    ("-n x", "-n y", False),
-    ("-n x -n y", "-ny", True),
-    ("-n x", "", False),
-    ("--dir /srv/names -n x", "-n x --dir=/srv/names/", False),
-    ("--dir /srv/names -n x", "-n x", True),
-    ("--dir $DIR -n x", "-n x", False),
-    ("--flock /run/lock/x -n x", "--flock /var/lock/x -n x", False),
-    ("--flock /run/lock/x -n x", "--fcntl /run/lock/x -n x", True),
-    ("--flock /run/a -n x", "--flock /run/b -n x", True),
-    ("--shared -n x", "--shared -n x", False),
-    ("--shared -n x", "-n x", True),
-    ("--via redis://h -n x", "--via redis://h -n x", False),
-    ("$OPTIONS -n x", "-n x", False),
-    ("-n x-$A", "-n x-$A", False),
-    ("-n x-\\%i", "-n x-\\%i", False),
+    # Of root and of alice: the options of solo, and the note that they do not exclude each other.
+    ("-n x", "-n x", "users"),
+    ("-n x", "-n y", ""),
+    ("-n x -n y", "-ny", "users"),
+    ("-n x", "", ""),
+    ("--dir /srv/names -n x", "-n x --dir=/srv/names/", ""),
+    ("--dir /srv/names -n x", "-n x", "directories"),
+    ("--dir $DIR -n x", "-n x", ""),
+    ("--flock /run/lock/x -n x", "--flock /var/lock/x -n x", ""),
+    ("--flock /run/lock/x -n x", "--fcntl /run/lock/x -n x", "users"),
+    ("--flock /run/a -n x", "--flock /run/b -n x", "users"),
+    ("--shared -n x", "--shared -n x", ""),
+    ("--shared -n x", "-n x", "users"),
+    ("--via redis://h -n x", "--via redis://h -n x", ""),
+    ("$OPTIONS -n x", "-n x", ""),
+    ("-n x-$A", "-n x-$A", ""),
+    ("-n x-\\%i", "-n x-\\%i", ""),
 ]
 
 
@@ -312,19 +329,20 @@ def test_lines_without_a_name_that_skip_each_other_get_a_note(folder, first, sec
         assert {finding["check"] for finding in row["findings"]} & {"twins"} == checks
 
 
-@pytest.mark.parametrize("first, second, is_noted", SAME)
-def test_the_same_name_of_two_users_gets_a_note_unless_they_share_the_lock(folder, first, second, is_noted):
+@pytest.mark.parametrize("first, second, check", SAME)
+def test_the_same_name_of_two_users_gets_a_note_unless_they_share_the_lock(folder, first, second, check):
     lines = [f"@daily {user} solo {words} -- job.sh" for user, words in (("root", first), (OTHER, second))]
     rows = examine("\n".join(["PATH=BIN", *lines]), folder, has_user=True)
 
-    assert [("users" in list_found(row)) for row in rows] == [is_noted] * 2
-    assert all((f"{OTHER} (tab:3)" in find_text(row)) == (row["line"] == 2) for row in rows if is_noted)
+    checks = [[one["check"] for one in row["findings"]] for row in rows]
+    assert [{"users", "directories"} & {*one} for one in checks] == [{check} - {""}] * 2
+    assert all((f"{OTHER} (tab:3)" in find_text(row)) == (row["line"] == 2) for row in rows if check == "users")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "SOLO_DIR=/srv/names\n@daily root solo -n x -- job.sh",
+        "SOLO_DIR=/srv/$NAMES\n@daily root solo -n x -- job.sh",
         "@daily root SOLO_DIR=/srv/names solo -n x -- job.sh",
         "@daily root sudo -u nobody solo -n x -- job.sh",
         "@daily nobody solo -n x -- job.sh",
@@ -333,7 +351,43 @@ def test_the_same_name_of_two_users_gets_a_note_unless_they_share_the_lock(folde
 def test_a_name_whose_user_or_directory_is_not_certain_gets_no_note(folder, text):
     rows = examine(f"PATH=BIN\n@daily nobody solo -n x -- job.sh\n{text}\n", folder, has_user=True)
 
-    assert "users" not in [list_found(row) for row in rows][-1]
+    assert list_found(rows[-1]) not in ("users", "directories")
+
+
+ONE_NAME = {
+    # A variable before the second line, the options of the first one, and the note.
+    "one directory": ("SOLO_DIR=/srv/names", "--dir /srv/names/ -n x", ""),
+    "the default directory": ("SOLO_DIR=/run/solo", "-n x", ""),
+    "two directories": ("SOLO_DIR=/srv/names", "--dir /srv/other -n x", "directories"),
+    "a link": ("SOLO_DIR=LINK", "--dir REAL -n x", ""),
+    "another shared lock file": ("SOLO_DIR=/srv/names", "--dir /srv/other -n x --shared", "directories"),
+}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("case", ONE_NAME)
+def test_one_name_in_two_directories_gets_a_note(folder, tmp_path, case):
+    variable, options, check = ONE_NAME[case]
+    (tmp_path / "link").symlink_to(tmp_path)
+    text = f"PATH=BIN\n@daily root solo {options} -- a\n{variable}\n@daily root solo -n x -- b\n"
+    rows = examine(text.replace("LINK", f"{tmp_path}/link").replace("REAL", str(tmp_path)), folder, has_user=True)
+
+    assert [[one["check"] for one in row["findings"]] for row in rows] == [[check] * bool(check)] * 2
+    if check:
+        assert rows[0]["findings"][-1]["text"].startswith("-n x does not exclude that of tab:4 (/srv/names, of root): ")
+
+
+@pytest.mark.root
+def test_a_long_list_of_one_name_is_compared_once_for_each_place(folder):
+    """Not each line with each other one."""
+    lines = list(crontab.parse_crontab(Source("tab", "@daily root solo -n x -- a\n" * 3000, True, "root")))
+    lines += crontab.parse_crontab(Source("tab", "@daily nobody solo -n x -- a\n" * 3000, True, "root"))
+    groups = {}
+    for line in lines:
+        for key, difference in jobs.list_keys(line):
+            groups.setdefault(key, {}).setdefault(difference, line)
+
+    assert [len(group) for key, group in groups.items() if key[0] == "name"] == [2]
 
 
 # --- crontabs --------------------------------------------------------------------------------------------------------
@@ -481,12 +535,15 @@ def test_a_control_character_prevents_a_suggestion():
 
 UNIT = "[Service]\n"
 PLACE = "Environment=SOLO_DIR=/run/own\nRuntimeDirectory=own\n"
+ROOTS = "/root/no-names"
+ASKED, FIRST = f"Environment=SOLO_DIR={ROOTS}\n", f"first: mkdir -p -m 700 {ROOTS}"
+TEMPORARY = "Environment='SOLO_DIR=/var/tmp/no-names'\n"
 # Settings, and the beginning of why there is no line to use; "" if there is one. ! if a line with solo fails too.
 SETTINGS = [
     ("", ""),
     ("User=nobody-here", "this machine has no user"),
     ("User=%i", "it is not certain"),
-    ("DynamicUser=yes", "!the user of DynamicUser= has no home directory (add RuntimeDirectory=solo-a "),
+    ("DynamicUser=yes", "!the user of DynamicUser= has no home directory (add User=solo-"),
     ("DynamicUser=yes\n" + PLACE, "it is not certain"),
     ("ProtectSystem=strict", "!ProtectSystem=strict makes /run/solo read-only (add RuntimeDirectory=solo "),
     ("ProtectSystem=strict\n" + PLACE, ""),
@@ -495,7 +552,39 @@ SETTINGS = [
     ("ReadOnlyPaths=/run", "!ReadOnlyPaths=/run covers /run/solo"),
     ("ReadOnlyPaths=/etc", ""),
     ("InaccessiblePaths=-/run/solo", "!InaccessiblePaths=/run/solo covers /run/solo"),
-    ("TemporaryFileSystem=/run:ro", "TemporaryFileSystem=/run covers /run/solo"),
+    ("TemporaryFileSystem=/run/solo:ro", "TemporaryFileSystem=/run/solo covers /run/solo"),
+    ("TemporaryFileSystem=/run/solo\nBindPaths=/run/solo:/run/solo:rbind", ""),
+    ("BindPaths=/srv/x:/run/solo", "BindPaths= changes"),
+    ("BindReadOnlyPaths=/run/solo", "!BindReadOnlyPaths=/run/solo covers /run/solo (add RuntimeDirectory=solo "),
+    ("BindReadOnlyPaths=/etc/x -/etc/y:/etc/y", ""),
+    (ASKED + "PrivateTmp=yes\nPrivateNetwork=yes", ""),
+    (ASKED + "ProtectSystem=strict", ""),
+    (
+        ASKED + "ProtectHome=read-only",
+        f"!ProtectHome=read-only makes {ROOTS} read-only (add ReadWritePaths={ROOTS}; {FIRST})",
+    ),
+    (ASKED + "ProtectHome=read-only\nReadWritePaths=/root", ""),
+    (
+        ASKED + "ProtectHome=tmpfs\nReadWritePaths=/root",
+        f"!ProtectHome=tmpfs hides {ROOTS} (add BindPaths={ROOTS}; {FIRST})",
+    ),
+    (ASKED + f"ProtectHome=tmpfs\nBindPaths={ROOTS}", ""),
+    (
+        ASKED + f"ProtectHome=yes\nBindPaths={ROOTS}",
+        f"!ProtectHome= hides {ROOTS} (set ProtectHome=tmpfs and add BindPaths=",
+    ),
+    (TEMPORARY + "PrivateTmp=yes", "PrivateTmp= covers /var/tmp/no-names, so the unit would exclude no run elsewhere"),
+    (TEMPORARY + "DynamicUser=yes", "DynamicUser= covers /var/tmp/no-names"),
+    (TEMPORARY + "PrivateTmp=disconnected\nBindPaths=/var/tmp", ""),
+    (TEMPORARY + "PrivateTmp=No", ""),
+    (
+        "Environment=SOLO_DIR=/var/no-names\nProtectSystem=strict",
+        "!ProtectSystem=strict makes /var/no-names read-only (add ReadW",
+    ),
+    (
+        "Environment=SOLO_DIR=/var/no-names\nDynamicUser=yes",
+        "!ProtectSystem=strict makes /var/no-names read-only (add ReadW",
+    ),
     ("ProcSubset=pid", "!ProcSubset=pid hides"),
     ("RootDirectory=/srv", "RootDirectory= changes"),
     ("Type=forking", "with Type=forking the lock ends"),
@@ -518,6 +607,89 @@ def test_settings_that_stand_in_the_way_prevent_a_suggestion(folder, tmp_path, s
     assert find_text(tool).startswith(f"no line to use: {reason.lstrip('!')}" if reason else "a skip prints nothing")
     assert solo["state"] == ("fails" if reason[:1] == "!" else "note")
     assert reason[:1] != "!" or find_text(solo).startswith(reason[1:])
+
+
+# Of a dynamic user: the words of solo, User= of the unit, and the user and the directory to set.
+MADE_UP = [
+    ("-n import", "", "solo-import", "solo-import"),
+    ("-n import", "etl", "etl", "solo-etl"),
+    ("-n import", "solo-etl", "solo-etl", "solo-etl"),
+    ("-n import/eu", "", "solo-import", "solo-import"),
+    ("-n import -n import/eu", "", "solo-import", "solo-import"),
+    ("-n a.b:c", "", "solo-a-b-c", "solo-a-b-c"),
+    (f"-n {'x' * 99}", "", f"solo-{'x' * 26}", f"solo-{'x' * 26}"),
+    ("-n %i", "", "solo-%i", "solo-%i"),
+    ("-n %p", "", "solo-NAME", "solo-NAME"),
+    ("-n a -n b", "", "solo-NAME", "solo-NAME"),
+]
+
+
+@pytest.mark.parametrize("words, given, user, directory", MADE_UP)
+def test_the_directory_of_a_dynamic_user_follows_from_name_and_user(tmp_path, words, given, user, directory):
+    """Two units of one name get one directory."""
+    text = f"{UNIT}DynamicUser=yes\nUser={given}\nExecStart=solo {words} -- /usr/bin/job\n"
+    rows = [examine(text, is_unit=True, file=tmp_path / f"{file}.service")[0] for file in ("a", "b@")]
+
+    first, second = (row["findings"][0]["text"] for row in rows)
+    assert first == second and f"(add User={user} RuntimeDirectory={directory} Ru" in first
+    assert f" Environment=SOLO_DIR=/run/{directory}, the same in each unit of the name)" in first
+
+
+PASTED = "DynamicUser=yes\nRuntimeDirectory={0}\nEnvironment=SOLO_DIR=%t/{0}\n"
+PRIVATE = "Environment=SOLO_DIR=/tmp/names\nPrivateTmp=yes\n"
+UNITS_OF_ONE_NAME = {
+    "one directory": ("User=u\n" + PASTED.format("d"), "User=u\n" + PASTED.format("d"), ""),
+    "two directories": ("User=u\n" + PASTED.format("d"), "User=u\n" + PASTED.format("e"), "(/run/e, of u)"),
+    "two users": ("User=u\n" + PASTED.format("d"), "User=v\n" + PASTED.format("d"), "(/run/d, of v)"),
+    "users of units": (PASTED.format("d"), PASTED.format("d"), "(/run/d, of b)"),
+    "private directories": (PRIVATE, PRIVATE, "(/tmp/names, of root, PrivateTmp= of {})"),
+    "private sockets": (
+        "Environment=SOLO_VIA=socket\n",
+        "Environment=SOLO_VIA=socket\nPrivateNetwork=yes\n",
+        "PrivateNetwork=",
+    ),
+    "sockets": ("Environment=SOLO_VIA=socket\n", "Environment=SOLO_VIA=socket\n", ""),
+    "an engine": ("Environment=SOLO_VIA=redis://h\n", "", ""),
+    "no directory yet": ("DynamicUser=yes\n", "DynamicUser=yes\n", ""),
+    "not certain": ("Environment=SOLO_DIR=/x\nEnvironmentFile=/x\n", "", ""),
+}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("case", UNITS_OF_ONE_NAME)
+def test_units_of_one_name_are_compared(tmp_path, case):
+    *settings, place = UNITS_OF_ONE_NAME[case]
+    files = [tmp_path / "a.service", tmp_path / "b.service"]
+    for file, text in zip(files, settings):
+        file.write_text(f"{UNIT}{text}SuccessExitStatus=75\nExecStart=solo -n x -- /usr/bin/job\n")
+    first, _ = jobs.describe(jobs.list_lines(list(map(str, files)), True))
+
+    found = [one["text"] for one in first["findings"] if one["check"] == "directories"]
+    assert len(found) == bool(place)
+    assert not place or f"-n x does not exclude that of {files[1]}:" in found[0] and place.format(files[1]) in found[0]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "setting, found", [("PrivateTmp=yes", "none unit"), ("DynamicUser=1", "none unit"), ("", "!tmp !tmp")]
+)
+def test_a_lock_file_that_a_unit_has_alone_makes_no_name(folder, setting, found):
+    """Units that never excluded each other would then, and nobody else can lock the file."""
+    text = f"{UNIT}{setting}\nSuccessExitStatus=75\n" + PASTED.format("d") * ("Dynamic" in setting)
+    lines = "ExecStart=/usr/bin/flock -n '/tmp/x' /usr/bin/job\nExecStart=solo -n x --flock /tmp/x -- /usr/bin/job\n"
+    tool, solo = examine(text + lines, folder, is_unit=True)
+
+    assert f"{list_found(tool).split()[0]} {list_found(solo).split()[0]}" == found
+    assert not setting or all("= makes /tmp/x a file of this unit alone" in find_text(row) for row in (tool, solo))
+
+
+@pytest.mark.root
+def test_the_sockets_of_a_unit_with_a_network_of_its_own_get_a_note(folder):
+    text = "PrivateNetwork=yes\nExecStart=solo -n x --via socket -E 0 -- /usr/bin/job\nExecStart=solo -n y -E 0 -- /usr/bin/job"
+    socket, file = examine(UNIT + text, folder, is_unit=True)
+
+    assert (list_found(socket), list_found(file)) == ("unit", "")
+    assert find_text(socket).startswith("PrivateNetwork= hides the sockets of the machine")
 
 
 @pytest.mark.root

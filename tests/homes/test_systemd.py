@@ -23,6 +23,7 @@ pytestmark = [
 
 ALICE, BOB = 1000, 1001
 SERVICE = "/usr/bin/python3", "/lab/service.py"
+SET = re.compile(r"[A-Z]\w+=[^\s,;)]+")  # a setting in a message
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +312,7 @@ REFUSALS = {
     "service-user": (["User=backup"], "belongs to uid 0 (as root: install -d -m 700 -o 34 /var/lib/solo-users/34)"),
     "dynamic": (
         ["DynamicUser=yes"],
-        "(in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
+        "(in a unit: User=NAME RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
         "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)",
     ),
     "proc": (["ProcSubset=pid"], "No such file or directory (in a unit: ProcSubset=all)"),
@@ -453,6 +454,46 @@ def test_line_that_doctor_suggests_for_a_unit_has_the_same_effect(guest, unit, s
 
     messages = guest.read_messages(unit)
     assert "solo -n run:" in row["use"] and messages == 2 * [f"{unit}.service a  b c;d"]
+
+
+ADVISED = {  # the settings of two units of one name
+    "dynamic": ["DynamicUser=yes", "DynamicUser=yes"],
+    "dynamic-user": ["DynamicUser=yes\nUser=etl", "DynamicUser=yes\nUser=etl"],
+    "home": ["User=bob\nProtectHome=yes", "User=bob\nProtectHome=tmpfs"],
+    "home-read-only": ["User=bob", "User=bob\nProtectHome=read-only"],
+    "strict": ["ProtectSystem=strict", ""],
+    "strict-asked": [f"ProtectSystem={value}\nEnvironment=SOLO_DIR=/var/names" for value in ("strict", "no")],
+}
+
+
+@pytest.mark.parametrize("case", ADVISED)
+def test_units_with_the_settings_that_doctor_suggests_exclude_each_other(guest, unit, case):
+    system, names = "/run/systemd/system", [f"{unit}-{letter}" for letter in "ab"]
+    files = [f"{system}/{name}.service" for name in names]
+    guest.make_log(unit)
+    for name, settings in zip(names, ADVISED[case]):
+        exec_start = (
+            f"SuccessExitStatus=75\nReadWritePaths=/lab\nExecStart=solo -n {case} -- {shlex.join(SERVICE)} {unit}"
+        )
+        (guest.lab / f"{name}.service").write_text(f"[Service]\n{settings}\n{exec_start}\n")
+        guest.do("cp", f"/lab/{name}.service", system)
+    rows = json.loads(guest.run("solo", "doctor", "--unit", "--json", *files).stdout)
+
+    for row in rows:
+        [advice] = [one["text"].rpartition(" (")[2] for one in row["findings"] if one["state"] == "fails"]
+        command = advice.rstrip(")").partition("; first: ")[2]
+        guest.do("sh", "-c", f"{command or ':'}; printf '%s\n' {' '.join(SET.findall(advice))} >>{row['file']}")
+    left = json.loads(guest.run("solo", "doctor", "--unit", "--json", *files).stdout)
+    guest.do("systemctl", "daemon-reload")
+    guest.do("systemctl", "start", names[0])
+    guest.wait_line(unit, "start")
+    guest.run("systemctl", "start", names[1])
+    guest.wait_state(names[1], "inactive")
+    guest.do("systemctl", "stop", names[0])
+
+    assert rows and not left, left
+    assert f"solo: {case}: busy: held for" in "".join(guest.read_messages(names[1]))
+    assert read_events(guest, unit).count("start") == 1 and "overlap" not in read_events(guest, unit)
 
 
 def install(guest, name, script):
