@@ -38,8 +38,8 @@ class Record:
     keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once it
     is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
     `is_guarded`: a holder (process/holder.py) keeps the ticket locked until that process has ended, or with --fd until
-    the descriptor is closed everywhere. `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note, or "". `retained` are the numbers of
-    the holds that a program keeps while this ticket waits, None of a launcher: all.
+    the descriptor is closed everywhere. `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note,
+    or "". `retained` are the numbers of the holds that a program keeps while this ticket waits, None of a launcher: all.
     """
 
     tree: "float | None" = None

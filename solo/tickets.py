@@ -366,7 +366,9 @@ class FileQueue(Queue):
                 host = record.origin.host
                 launcher = record.launcher, record.origin.pid_namespace, host
                 if self.mark_reported(file) and launcher not in known:
-                    say_promptly(f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here")
+                    say_promptly(
+                        f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here"
+                    )
                 known.add(launcher)
 
     def mark_reported(self, file: str) -> bool:

@@ -3,10 +3,13 @@
 import subprocess
 import sys
 
+import fleet
 from conftest import ROOT, is_blocked, until
 
 from solo import __version__
 from solo.process.tree import find_children
+
+INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def list_loaded(lab, *words, before=""):
@@ -55,3 +58,11 @@ def parse_metrics(text):
 def until_blocked(tracer):
     """Wait until the traced launcher waits in the queue and has prepared its turn."""
     until(lambda: any(is_blocked(child) for child, _ in find_children(tracer.pid)))
+
+
+def find_chain(process):
+    """Return the pids, outside, of process 1, of the launcher, and of the command if it runs."""
+    chain = [process.pid]
+    while children := fleet.find_children(chain[-1]):
+        chain.append(children[0])
+    return chain[1:]

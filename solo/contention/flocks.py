@@ -10,8 +10,19 @@ from time import monotonic, time
 
 from solo.errors import Busy, SoloError
 from solo.identity import Process, descends_from, read_stat
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, Opened, close, decode, read_boot_clock, read_file, say
-from solo.kernel import try_lock, wait_lock
+from solo.kernel import (
+    IS_DIRECTORY,
+    IS_REGULAR,
+    TYPE_MASK,
+    Opened,
+    close,
+    decode,
+    read_boot_clock,
+    read_file,
+    say,
+    try_lock,
+    wait_lock,
+)
 from solo.modes import EXCLUSIVE
 from solo.process import ofd
 from solo.process.watch import find_lock_owner

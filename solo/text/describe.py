@@ -70,7 +70,9 @@ def describe_release(ticket: Ticket) -> str:
     assert record is not None and ticket.owner_uid is not None
     # The hold of a parent is released with that of the nested name.
     parts = [(part, name) for name in record.names for part in accumulate(name.split("/"), "{}/{}".format)]
-    _, name = max([pair for pair in parts if path.endswith(f"/{pair[0]}")], default=parts[0], key=lambda pair: len(pair[0]))
+    _, name = max(
+        [pair for pair in parts if path.endswith(f"/{pair[0]}")], default=parts[0], key=lambda pair: len(pair[0])
+    )
     who = "" if posix.geteuid() in (0, ticket.owner_uid) else f"as {find_user(ticket.owner_uid)}: "
     return f" (if it has ended: {who}solo release {quote_path(name)})"
 

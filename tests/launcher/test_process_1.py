@@ -5,18 +5,9 @@ import signal
 
 import pytest
 from conftest import PATIENCE, Terminal, finish, inject, read_line, until, wait_dead
-from fleet import find_children
+from observed import INNER, find_chain
 
-INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
-
-
-def find_chain(process):
-    """Return the pids, outside, of process 1, of the launcher, and of the command if it runs."""
-    chain = [process.pid]
-    while children := find_children(chain[-1]):
-        chain.append(children[0])
-    return chain[1:]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

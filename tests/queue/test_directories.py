@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BLOCKING, NOBODY, copy_libraries, count_injected, finish, in_mounts, inject, kill, kill_both, until
-from test_process_1 import find_chain
+from observed import find_chain
 
 from solo.directories import open_base, open_parts
 from solo.identity import read_origin

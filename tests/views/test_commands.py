@@ -26,7 +26,7 @@ from conftest import (
     until,
     wait_dead,
 )
-from test_process_1 import find_chain
+from observed import find_chain
 
 from solo.commands import checks, doctor
 from solo.contention.evict import Eviction

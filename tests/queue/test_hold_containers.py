@@ -7,7 +7,7 @@ import signal
 import pytest
 from conftest import PATIENCE, finish, inject, read_line, read_state, until, wait_dead
 from fleet import find_children
-from test_process_1 import INNER, find_chain
+from observed import INNER
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
 

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from conftest import STEPPED, in_mounts, kill, kill_both, read_line, reboot, until, wait_dead
 from fleet import find_children
+from observed import INNER, find_chain
 from test_directories import SHIFTED
-from test_process_1 import INNER, find_chain
 
 from solo.process import boot
 from solo.record import parse_record
