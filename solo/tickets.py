@@ -363,12 +363,10 @@ class FileQueue(Queue):
             if at >= MOST_OPEN:
                 self.remove(file)
             elif claim.mode == SLOTS or record.claim.mode not in COMPATIBLE[claim.mode]:
-                host = record.origin.host
+                path, host = self.place.path, record.origin.host
                 launcher = record.launcher, record.origin.pid_namespace, host
                 if self.mark_reported(file) and launcher not in known:
-                    say_promptly(
-                        f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here"
-                    )
+                    say_promptly(f"{path}: taking over from {host}, whose processes cannot be seen from here")
                 known.add(launcher)
 
     def mark_reported(self, file: str) -> bool:

@@ -34,9 +34,11 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     via = options.get("via")
     check_via(via or FILE)
     lost: list[str] = []
-    rows, complete = collect(
-        options.get("dir"), via, names, visit=lambda row, ticket: lost.extend(find_lost(row, ticket))
-    )
+
+    def visit(row: Row, ticket: Any) -> None:
+        lost.extend(find_lost(row, ticket))
+
+    rows, complete = collect(options.get("dir"), via, names, visit=visit)
     absent = [name for name in names if not any(is_within(row["name"], [name]) for row in rows)]
     unknown = [name for name in absent if report_unknown(name, options, "list")]
     if options.get("null"):

@@ -81,13 +81,15 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
         return  # solo hold has failed, and released what it had
     _thread.start_new_thread(remove_at_end, (tickets, opened, offset))
     links = watch_links([ticket for ticket, _, _ in tickets])
-    while tickets:
+    while True:
         for ticket in [ticket for ticket in tickets if not os.fstat(ticket[0]).st_nlink]:
             tickets.remove(ticket)
             close(ticket[0])
-        if tickets and links is None:
+        if not tickets:
+            return
+        if links is None:
             sigwait({SIGTERM})
-        elif tickets:
+        else:
             wait_readable([links])
             forget_events(links)
 

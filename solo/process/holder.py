@@ -80,7 +80,8 @@ def leave_holder(process: Process, origin: Origin, tickets: "Iterable[Ticket]") 
             if not left or not is_alive(*process, origin, origin):
                 break
             wait_readable(watches, None if len(watches) == 2 else SLOW_CHECK)
-            forget_events(links)
+            if links is not None:
+                forget_events(links)
         for ticket in reversed(left):
             ticket.queue.remove(ticket.file)
 
@@ -90,9 +91,9 @@ def leave_holder(process: Process, origin: Origin, tickets: "Iterable[Ticket]") 
         close(pidfd)
 
 
-def forget_events(links: "int | None") -> None:
+def forget_events(links: int) -> None:
     """Read what `watch_links` has reported, so that it reports again."""
-    if links is not None and wait_readable([links], 0):
+    if wait_readable([links], 0):
         posix.read(links, USUAL_SIZE)
 
 

@@ -65,14 +65,14 @@ def describe_release(ticket: Ticket) -> str:
     if not needs_release(ticket):
         return ""
     from solo.text.remedies import quote_path
+    from solo.tickets import FileQueue
 
-    record, path = ticket.record, ticket.queue.place.path
-    assert record is not None and ticket.owner_uid is not None
+    record = ticket.record
+    assert record is not None and ticket.owner_uid is not None and isinstance(ticket.queue, FileQueue)
+    path = ticket.queue.place.path
     # The hold of a parent is released with that of the nested name.
-    parts = [(part, name) for name in record.names for part in accumulate(name.split("/"), "{}/{}".format)]
-    _, name = max(
-        [pair for pair in parts if path.endswith(f"/{pair[0]}")], default=parts[0], key=lambda pair: len(pair[0])
-    )
+    parts = {part: name for name in record.names for part in accumulate(name.split("/"), "{}/{}".format)}
+    name = parts[max([part for part in parts if path.endswith(f"/{part}")], default=record.names[0], key=len)]
     who = "" if posix.geteuid() in (0, ticket.owner_uid) else f"as {find_user(ticket.owner_uid)}: "
     return f" (if it has ended: {who}solo release {quote_path(name)})"
 
