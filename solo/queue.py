@@ -199,7 +199,7 @@ class Attempt:
         if self.waiting is not None and (self.policy is None or not self.policy.ends_holders):
             from solo.contention.deadlock import refuse_deadlock
 
-            refuse_deadlock(self.queue, self.record, self.waiting)
+            refuse_deadlock(self.waiting, None if self.policy is None else self.policy.ignores)
 
     def prepare_handoff(self) -> bool:
         """Load what forks our command in advance; at the head of the queue fork it, once. Return whether that was now."""

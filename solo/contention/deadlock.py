@@ -2,9 +2,9 @@
 
 The contender that closes the circle finds it: each looks once, when it has joined the queue.
 
-- a waiter waits for the holds in its way
+- a waiter waits for the waiters ahead of it, and for holds in its queue
 - a hold waits for the waiters below its launcher
-- the circle is closed by a hold of our run, or above us
+- knots.py says which of them never leave, unless one of them fails
 - the kernel says which process has a waiting ticket open
 - no ticket's number is used twice: tickets that two looks find were there all the time in between
 - what cannot be seen makes no circle: we wait
@@ -17,106 +17,195 @@ import posix
 from fcntl import LOCK_SH
 from time import monotonic
 
+from solo.contention.knots import Held, Waiting, find_circle, find_in_the_way, find_stuck
 from solo.directories import PRIVATE, Directory
 from solo.errors import SoloError
-from solo.identity import Process, find_pid, is_alive
 from solo.kernel import DIRECTORY, SAFELY, close, read_file, wait_lock
-from solo.modes import Claim, find_conflicts, plan_claims
-from solo.obstacles import find_own_ancestors, list_holds, read_claim
-from solo.process.owners import describe_pid, vouches
-from solo.tickets import LIVE, SEAT, FileQueue, FileTicket, Queue, Ticket, is_ticket
+from solo.modes import EXCLUSIVE, Claim, plan_claims
+from solo.obstacles import list_holds, list_living, read_claim
+from solo.process.owners import describe_pid, find_origins, has_launcher
+from solo.process.tree import find_here
+from solo.tickets import SEAT, FileQueue, FileTicket, Ticket, is_ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from solo.record import Record
+
+    Ignores = Callable[[Ticket, Record], bool]
 
 CHILDREN_SIZE = 1 << 20  # bytes of a /proc/PID/task/TID/children
 PATIENCE = 1.0  # seconds for a contender that joined after us to find the same circle, and to leave
 
 
-def refuse_deadlock(queue: "Queue", record: "Record", waiting: "Ticket") -> None:
-    """Raise SoloError if the run of `record`, which waits in `queue`, would wait for a run that waits for it."""
+def refuse_deadlock(waiting: "Ticket", ignores: "Ignores | None") -> None:
+    """Raise SoloError if our waiting ticket closes a circle that opens only if a run in it fails.
+
+    `ignores` is of our policy: which waiters ahead of us leave for us.
+    """
+    if not isinstance(waiting, FileTicket):
+        return
     try:
-        before: list[int] = []
-        while circle := find_circle(queue, record, waiting):
-            numbers = [ticket.number for ticket in circle]
-            if numbers == before:
-                break
-            before = numbers
-            wait_newest(circle, record)
+        before: object = None
+        while (look := Look(waiting, ignores)).circle and look.stuck != before:
+            before = look.stuck
+            look.wait_newest()
     except (OSError, SoloError):
         return
-    if circle:
-        raise SoloError(describe_circle(circle))
+    if look.circle:
+        raise SoloError(describe_circle(look.circle))
 
 
-def find_circle(queue: "Queue", record: "Record", waiting: "Ticket") -> "list[Ticket]":
-    """Return the closed tickets of a circle: a hold in our way, a waiter that it waits for, and so on to our own hold."""
-    seen: set[tuple[Process, int]] = set()
+class Look:
+    """The graph of what our `waiting` ticket waits for, as it is now. Raises OSError, SoloError.
 
-    def search(queue: "Queue", claim: "Claim", waiting: "Ticket", is_first: bool) -> "list[Ticket]":
-        for hold in list_in_the_way(queue, claim, waiting):
-            if hold.record is None or (hold.record.launcher, hold.number) in seen:
+    `circle` is that of find_circle, `stuck` what identifies all tickets that never leave.
+    """
+
+    def __init__(self, waiting: FileTicket, ignores: "Ignores | None") -> None:
+        self.queue = waiting.queue
+        self.queues: dict[str, FileQueue] = {}
+        self.waits: dict[object, Waiting] = {}
+        self.holds: dict[object, Held] = {}
+        self.processes: dict[int, list[Waiting]] = {}
+        self.unexplored: list[Waiting] = []
+        try:
+            self.start = self.find_wait(waiting)
+            while self.unexplored:
+                wait = self.unexplored.pop()
+                wait.holds = [self.find_hold(hold) for hold in list_holds_beside(wait.ticket)]
+            for wait in self.waits.values():
+                if any(hold.waits for hold in wait.holds):
+                    wait.claims += list_claims_ahead(wait.ticket, ignores if wait is self.start else None)
+        finally:
+            for queue in self.queues.values():
+                queue.leave()
+        stuck = find_stuck(self.holds.values())
+        self.circle = find_circle(self.start, stuck)
+        self.stuck_waits = {key: wait for key, wait in self.waits.items() if find_in_the_way(wait, stuck)}
+        self.stuck = {*self.stuck_waits, *[key for key, hold in self.holds.items() if hold in stuck]}
+
+    def find_wait(self, ticket: "Ticket") -> Waiting:
+        """Return the node of a waiting ticket."""
+        key = identify(ticket)
+        if key not in self.waits:
+            self.waits[key] = Waiting(ticket, [read_claim(ticket)])
+            self.unexplored.append(self.waits[key])
+        return self.waits[key]
+
+    def find_hold(self, ticket: "Ticket") -> Held:
+        """Return the node of a hold, with the waiters that it waits for."""
+        key = identify(ticket)
+        if key not in self.holds:
+            waits = [wait for pid in list_processes(ticket) for wait in self.find_waits(pid)]
+            keeping = [wait for wait in waits if is_kept_by(ticket, wait)]
+            self.holds[key] = Held(ticket, read_claim(ticket), keeping)
+        return self.holds[key]
+
+    def find_waits(self, pid: int) -> "list[Waiting]":
+        """Return the nodes of the waiting tickets of a process."""
+        if pid not in self.processes:
+            self.processes[pid] = list(map(self.find_wait, self.list_waiting(pid)))
+        return self.processes[pid]
+
+    def list_waiting(self, pid: int) -> "Iterator[Ticket]":
+        """Yield the waiting tickets of a process, closed."""
+        try:
+            seats = list_seats(pid)
+        except OSError:
+            return  # it has just ended, or is another user's
+        for folder, file in seats:
+            try:
+                queue = self.open_queue(folder)
+            except OSError:
                 continue
-            seen.add((hold.record.launcher, hold.number))
-            if is_ours(hold, record):
-                if is_first:
-                    continue  # the queue has judged it
-                return [hold]
-            for inner in open_waiters(hold):
-                try:
-                    found = search(inner.queue, read_claim(inner), inner, False)
-                finally:
-                    inner.close()
-                    inner.queue.leave()
-                if found:
-                    return [hold, inner, *found]
-        return []
+            for ticket in list_living(queue, [file]):
+                if ticket.record and ticket.record.launcher[0] == pid:
+                    yield ticket
 
-    return search(queue, record.claim, waiting, True)
+    def open_queue(self, folder: str) -> FileQueue:
+        """Return the queue in a directory. Raises OSError."""
+        if folder not in self.queues:
+            place = Directory(posix.open(folder, DIRECTORY), folder, PRIVATE, False)
+            self.queues[folder] = FileQueue(place, self.queue.origin)
+        return self.queues[folder]
 
-
-def list_in_the_way(queue: "Queue", claim: "Claim", waiting: "Ticket") -> "list[Ticket]":
-    """Return the holds that conflict with `claim`, or with a waiter ahead of the ticket `waiting`, closed."""
-    holds = list_holds(queue)
-    claims = list(map(read_claim, holds))
-    found = set(find_conflicts(claim, claims))
-    ahead = sorted([file for file in queue.list_files(waiting.file) if file.startswith(SEAT)], reverse=True)
-    while ahead and len(found) < len(holds):
-        ticket = queue.look(ahead.pop())
-        if ticket is not None:
-            if ticket.state is LIVE:
-                found.update(find_conflicts(read_claim(ticket), claims))
-            ticket.close()
-    return [holds[at] for at in sorted(found)]
+    def wait_newest(self) -> None:
+        """If another of the waiters that never leave joined after us, wait for that: it finds the circle as well."""
+        newest = max([wait.ticket for wait in self.stuck_waits.values()], key=get_since)
+        if get_since(newest) <= get_since(self.start.ticket):
+            return
+        assert isinstance(newest.queue, FileQueue)
+        try:
+            fd = posix.open(f"{newest.queue.place.path}/{newest.file}", posix.O_RDONLY | SAFELY)
+        except OSError:
+            return
+        try:
+            wait_lock(fd, LOCK_SH, monotonic() + PATIENCE)
+        finally:
+            close(fd)
 
 
-def is_ours(hold: "Ticket", record: "Record") -> bool:
-    """Return whether the hold stays until we have run: it is of our run, retained by our program, or above us."""
-    theirs = hold.record
-    assert theirs is not None
-    if theirs.launcher == record.launcher and theirs.origin.pid_namespace == record.origin.pid_namespace:
-        return record.retains(hold.number)
-    return bool(theirs.child and find_own_ancestors(hold.queue, [hold], record.keep))
+def identify(ticket: "Ticket") -> object:
+    """Return what no other ticket has: its directory and file."""
+    assert isinstance(ticket.queue, FileQueue)
+    stat = posix.fstat(ticket.queue.place.fd)
+    return stat.st_dev, stat.st_ino, ticket.file
 
 
-def open_waiters(hold: "Ticket") -> "Iterator[FileTicket]":
-    """Yield the waiting tickets that the hold waits for. The caller closes them and leaves their queues."""
+def get_since(ticket: "Ticket") -> float:
+    assert ticket.record is not None
+    return ticket.record.since
+
+
+def list_holds_beside(waiting: "Ticket") -> "list[Ticket]":
+    """Return the holds in the queue of a waiter, without one of its own: a launcher that acquired just now has both."""
+    record = waiting.record
+    own = record.launcher if record and record.retained is None else None
+    return [hold for hold in list_holds(waiting.queue) if own is None or not hold.record or hold.record.launcher != own]
+
+
+def list_claims_ahead(waiting: "Ticket", ignores: "Ignores | None") -> "list[Claim]":
+    """Return the claims of the waiters ahead, each once."""
+    if read_claim(waiting).mode == EXCLUSIVE:
+        return []  # what is in their way is in ours
+    files = [file for file in waiting.queue.list_files(waiting.file) if file.startswith(SEAT)]
+    ahead = list_living(waiting.queue, files)
+    if ignores is not None and waiting.record is not None:
+        ahead = [ticket for ticket in ahead if not ignores(ticket, waiting.record)]
+    return list({(claim.mode, claim.slots, claim.take): claim for claim in map(read_claim, ahead)}.values())
+
+
+def list_processes(hold: "Ticket") -> "Iterator[int]":
+    """Yield the processes for whose waits the hold waits: a program itself, or all below a launcher or a command."""
     record = hold.record
-    assert record is not None
-    process = record.holder if hold.state is LIVE else record.child
-    if process is None or not vouches(hold, process) or not is_alive(*process, record.origin, hold.queue.origin):
+    if record is None:
         return
-    pid = find_pid(process, record.origin, hold.queue.origin)
-    for each in [pid] if record.child is None else list_below(pid):
-        for ticket in open_waiting(each, hold.queue):
-            if record.child is not None or ticket.record and ticket.record.retains(hold.number):
-                yield ticket
-            else:
-                ticket.close()
-                ticket.queue.leave()
+    process = record.launcher if has_launcher(hold) else record.child
+    for pid in find_here(hold, process) if process else []:
+        yield from [pid] if record.child is None else list_below(pid)
+
+
+def is_kept_by(hold: "Ticket", wait: Waiting) -> bool:
+    """Return whether the hold lasts while one of its processes waits: another thread of a program may release it."""
+    ours, theirs = hold.record, wait.ticket.record
+    assert ours is not None
+    assert theirs is not None
+    return ours.child is not None or theirs.retains(hold.number)
+
+
+def list_seats(pid: int) -> "list[tuple[str, str]]":
+    """Return (directory, file) of each waiting ticket that a process has open: its own, and that ahead. Raises OSError."""
+    found = []
+    for fd in posix.listdir(f"/proc/{pid}/fd"):
+        try:
+            folder, _, file = posix.readlink(f"/proc/{pid}/fd/{fd}").rpartition("/")
+        except OSError:
+            continue  # closed meanwhile
+        if file.startswith(SEAT) and is_ticket(file):
+            found.append((folder, file))
+    return found
 
 
 def list_below(pid: int) -> "Iterator[int]":
@@ -132,56 +221,22 @@ def list_below(pid: int) -> "Iterator[int]":
             continue  # it has just ended
 
 
-def open_waiting(pid: int, ours: "Queue") -> "Iterator[FileTicket]":
-    """Yield the waiting tickets of a process, of those that it has open: a waiter opens the ticket ahead too."""
-    try:
-        opened = posix.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        return  # it has just ended, or is another user's
-    for fd in opened:
-        try:
-            folder, _, file = posix.readlink(f"/proc/{pid}/fd/{fd}").rpartition("/")
-            if not (file.startswith(SEAT) and is_ticket(file)):
-                continue
-            theirs = posix.stat(f"/proc/{pid}/fd/{fd}")
-            queue = FileQueue(Directory(posix.open(folder, DIRECTORY), folder, PRIVATE, False), ours.origin)
-        except OSError:
-            continue
-        ticket = queue.look(file)
-        record = ticket and ticket.state is LIVE and ticket.read_record()
-        if ticket and record and record.launcher[0] == pid and posix.fstat(ticket.fd).st_ino == theirs.st_ino:
-            yield ticket
-            continue
-        if ticket:
-            ticket.close()
-        queue.leave()
-
-
-def wait_newest(circle: "list[Ticket]", record: "Record") -> None:
-    """If another waiter of the circle joined after us, wait for it to leave: it finds the circle as well."""
-    newest = max(circle[1::2], key=lambda ticket: ticket.record.since if ticket.record else 0.0)
-    if newest.record is None or newest.record.since <= record.since or not isinstance(newest.queue, FileQueue):
-        return
-    try:
-        fd = posix.open(f"{newest.queue.place.path}/{newest.file}", posix.O_RDONLY | SAFELY)
-    except OSError:
-        return
-    try:
-        wait_lock(fd, LOCK_SH, monotonic() + PATIENCE)
-    finally:
-        close(fd)
-
-
 def describe_circle(circle: "list[Ticket]") -> str:
-    """Return `a deadlock: held by pid 12 (a.sh), which waits for db, held by us (pid 11)`."""
+    """Return `a deadlock: held by pid 12 (a.sh), in which pid 13 waits for db, held by us (pid 11)`."""
     from solo.text.describe import describe_owner
 
     *others, ours = circle
     words = "a deadlock: "
     for hold, waiting in zip(others[::2], others[1::2]):
-        words += f"held by {describe_owner(hold)}, which waits for {find_name(waiting)}, "
+        assert hold.record is not None
+        assert waiting.record is not None
+        waiter = waiting.record.launcher
+        who = "which"
+        if waiter != hold.record.holder:
+            who = f"in which pid {describe_pid(waiter, *find_origins(waiting))}"
+        words += f"held by {describe_owner(hold)}, {who} waits for {find_name(waiting)}, "
     assert ours.record is not None
-    return f"{words}held by us (pid {describe_pid(ours.record.holder, ours.record.origin, ours.queue.origin)})"
+    return f"{words}held by us (pid {describe_pid(ours.record.holder, *find_origins(ours))})"
 
 
 def find_name(waiting: "Ticket") -> str:

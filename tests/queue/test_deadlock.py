@@ -7,14 +7,15 @@ import re
 import signal
 
 import pytest
-from conftest import finish, kill, read_line, until
+from conftest import finish, is_blocked, kill, read_line, until
 
-NESTED = "read go; $SOLO -w forever -n {wanted} -- echo ran; echo $?"
+NESTED = "read go; $SOLO {wait} -n {wanted} -- echo ran; echo $?"
 
 
-def start(lab, held, wanted, *words):
+def start(lab, held, wanted, *words, wait="-w forever"):
     """Start a run that holds `held`; told to go, it waits for `wanted` and prints `ran` and the nested status."""
-    run = lab.start(*words, "-n", held, "--", "sh", "-c", f"echo; {NESTED.format(wanted=wanted)}")
+    nested = f"echo; {NESTED.format(wait=wait, wanted=wanted)}"
+    run = lab.start(*words, "-n", held, "--", "sh", "-c", nested)
     read_line(run)
     return run
 
@@ -30,7 +31,7 @@ def go(run, lab=None, wanted=None):
 
 def refusal(name, *steps):
     """Return the pattern of a message about a circle, from the holder of `name` over the names `steps` to us."""
-    waits = "".join(rf"held by pid \d+ \(.*\), which waits for {step}, " for step in steps)
+    waits = "".join(rf"held by pid \d+ \(.*\), in which pid \d+ waits for {step}, " for step in steps)
     return rf"solo: {name}: a deadlock: {waits}held by us \(pid \d+\)\n"
 
 
@@ -52,7 +53,8 @@ def test_circle_of_any_number_of_runs_is_refused(lab, size):
 def test_circle_through_several_names_and_depths_is_refused(lab):
     """One run holds two names; the other one waits two levels further down, for the parent of a nested name."""
     first = start(lab, "a/x", "b", "-n", "c/y")
-    nested = "$SOLO -n e -- sh -c '$SOLO -n f -- sh -c \"echo; " + NESTED.format(wanted="c") + "\"; :'; :"
+    inner = NESTED.format(wait="-w forever", wanted="c")
+    nested = f"$SOLO -n e -- sh -c '$SOLO -n f -- sh -c \"echo; {inner}\"; :'; :"
     second = lab.start("-n", "b", "--", "sh", "-c", nested)
     read_line(second)
     go(first, lab, "b")
@@ -65,9 +67,11 @@ def test_circle_through_several_names_and_depths_is_refused(lab):
     assert finish(first)[1] == "ran\n0\n"
 
 
-def test_circle_through_kept_holds_is_refused(lab):
+@pytest.mark.parametrize("keep", ["--pid $$", "--fd 9"])
+def test_circle_through_kept_holds_is_refused(lab, keep):
     """A script guards itself by `solo hold`, and waits in `solo hold`."""
-    script = "$SOLO hold --pid $$ {held} && echo && read go; $SOLO hold -w forever --pid $$ {wanted}; echo $?"
+    script = f"$SOLO hold {keep} {{held}} && echo && read go; $SOLO hold -w forever {keep} {{wanted}}; echo $?"
+    script = f"exec 9>>$LAB/{{held}}.opened; {script}"
     pairs = [("da", "db"), ("db", "da")]
     first, second = [lab.start_shell(script.format(held=held, wanted=wanted)) for held, wanted in pairs]
     read_line(first), read_line(second)
@@ -96,9 +100,7 @@ def test_circle_through_an_orphan_is_refused(lab):
 def test_waiter_behind_others_is_refused(lab):
     """The holder shares the name with us, but a waiter ahead of us waits for it."""
     first = start(lab, "da", "db", "-s")
-    go_second = NESTED.format(wanted="da").replace("-w forever", "-w forever -s")
-    second = lab.start("-n", "db", "--", "sh", "-c", f"echo; {go_second}")
-    read_line(second)
+    second = start(lab, "db", "da", wait="-w forever -s")
     between = lab.start_waiter("da", tag="between")
     go(first, lab, "db")
 
@@ -123,11 +125,120 @@ def test_chain_without_a_circle_is_not_refused(lab):
     assert finish(last)[0] == 0 and lab.read_log() == ["last"]
 
 
+SLOTS = ("--slots", "2")
+
+
+@pytest.mark.parametrize("last", ["holder", "waiter"])
+def test_slot_that_another_run_frees_is_waited_for(lab, last):
+    """One of two slots is of a run that waits for us; the other becomes free."""
+    other = lab.hold("pool", *SLOTS)
+    waiter, holder = start(lab, "pool", "db", *SLOTS), start_for_slot(lab)
+    joins = [(waiter, "db"), (holder, "pool")]
+    for run, wanted in joins if last == "holder" else reversed(joins):
+        go(run, lab, wanted)
+        [launcher] = [row["launcher"] for row in lab.list(wanted) if row["state"] == "waiting"]
+        until(lambda launcher=launcher: is_blocked(launcher))  # it has looked
+
+    finish(other)
+
+    assert [finish(run)[1:] for run in (holder, waiter)] == [("ran\n0\n", "")] * 2
+
+
+def start_for_slot(lab):
+    return start(lab, "db", "pool", wait="-w forever --slots 2")
+
+
+def test_slots_of_runs_that_all_wait_for_us_are_refused(lab):
+    runs, holder = [start(lab, "pool", "db", *SLOTS) for _ in range(2)], start_for_slot(lab)
+    for run in runs:
+        go(run, lab, "db")
+
+    go(holder)
+
+    _, out, err = finish(holder)
+    assert out == "125\n" and re.fullmatch(refusal("pool", "db"), err), err
+    assert [finish(run)[1] for run in runs] == ["ran\n0\n"] * 2
+
+
+def test_slot_behind_a_waiter_for_all_slots_is_refused(lab):
+    """The waiter ahead waits for the run that waits for us."""
+    lab.hold("pool", *SLOTS)
+    waiter, holder = start(lab, "pool", "db", *SLOTS), start_for_slot(lab)
+    ahead = lab.start_waiter("pool", "--slots", "2,2", tag="ahead")
+    go(waiter, lab, "db")
+
+    go(holder)
+
+    assert finish(holder)[1] == "125\n" and finish(waiter)[1] == "ran\n0\n" and ahead.poll() is None
+
+
+def test_waiter_that_latest_supersedes_is_not_waited_for(lab):
+    first, second = start(lab, "da", "db", "-s"), start(lab, "db", "da", wait="-w forever -s --latest")
+    superseded = lab.start_waiter("da", tag="superseded")
+    superseded.send_signal(signal.SIGSTOP)  # until then it would leave before or after we look
+    go(first, lab, "db")
+
+    go(second)
+
+    assert [finish(run)[1] for run in (second, first)] == ["ran\n0\n"] * 2
+    superseded.send_signal(signal.SIGCONT)
+    assert finish(superseded)[0] == 75
+
+
+# What ends one wait of the circle: words of the first run, of its waiter, of the second one's waiter.
+ENDS = {
+    "its time limit": ("--timeout 1m", "-w forever", "-w forever"),
+    "its wait": ("", "-w 1m", "-w forever"),
+    "our wait": ("", "-w forever", "-w 1m"),
+    "our --replace-after": ("", "-w forever", "-w forever --replace-after 1m"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_circle_that_opens_only_by_a_failure_is_refused(lab, end):
+    words, theirs, ours = ENDS[end]
+    first, second = start(lab, "da", "db", *words.split(), wait=theirs), start(lab, "db", "da", wait=ours)
+    go(first, lab, "db")
+
+    go(second)
+
+    assert_refused(second, first)
+
+
+def assert_refused(second, first):
+    """Assert that the second of two runs of `da` and `db` was refused, and the first acquires then."""
+    _, out, err = finish(second)
+    assert out == "125\n" and re.fullmatch(refusal("da", "db"), err), err
+    assert finish(first)[1] == "ran\n0\n"
+
+
+def test_waiter_in_the_background_counts_as_waited_for(lab):
+    """Nobody can see that its parent does not wait for it; the message names it."""
+    background = "echo; read go; $SOLO -w forever -n db -- true & echo $!; read end; exit 0"
+    first, second = lab.start("-n", "da", "--", "sh", "-c", background), start(lab, "db", "da")
+    read_line(first)
+    go(first, lab, "db")
+    pid = read_line(first)
+
+    go(second)
+
+    _, out, err = finish(second)
+    assert out == "125\n" and f"in which pid {pid} waits for db, held by us" in err, err
+    assert finish(first)[0] == 0
+
+
+def test_circle_through_two_directories_is_refused(lab):
+    words = ("--dir", str(lab.path / "elsewhere"))
+    first, second = start(lab, "da", "db", *words), start(lab, "db", "da", wait=f"-w forever {' '.join(words)}")
+    go(first, lab, "db")
+
+    go(second)
+
+    assert_refused(second, first)
+
+
 def test_replace_is_not_refused(lab):
-    first = start(lab, "da", "db")
-    nested = NESTED.format(wanted="da").replace("-w forever", "--replace")
-    second = lab.start("-n", "db", "--", "sh", "-c", f"echo; {nested}")
-    read_line(second)
+    first, second = start(lab, "da", "db"), start(lab, "db", "da", wait="--replace")
     go(first, lab, "db")
 
     go(second)

@@ -112,6 +112,12 @@ FOUND = [
     ),
     Fault("token of one spelling", "acquire.py choose_named", "wanted.is_pair", "not wanted", "pairs"),
     Fault("deadlock not looked for", "queue.py Attempt.advance", "self.refuse_deadlock()", "None", "deadlock"),
+    Fault(
+        "knot overlooked", "contention/knots.py find_in_the_way",
+        "return [held[at] for at in sorted(found)]",
+        "return [held[at] for at in sorted(found)] if len(found) < 2 else []",
+        "knot",
+    ),
     Fault("first contender refused by a second", "directories.py make_part", "pass", "raise SoloError('exists')", "first"),
     Fault(
         "gate made but once", "directories.py open_file",

@@ -181,9 +181,10 @@ class Watched(Kernel):
                 for held, theirs in other.running.items():
                     if is_within(name, held) and not is_compatible(claim, theirs, name == held):
                         self.violate(f"overlap: pids {other.pid} and {process.pid} run at once, by {held} and {name}")
-        taken = [claim for each in running for claim in each.running.values()]
-        if taken[1:] and taken[0].mode == SLOTS and sum(claim.take for claim in taken) > taken[0].slots:
-            self.violate(f"overlap: {len(taken)} commands in {taken[0].slots} slots")
+        for name in process.running:
+            taken = [each.running[name] for each in running if name in each.running]
+            if taken[1:] and taken[0].mode == SLOTS and sum(claim.take for claim in taken) > taken[0].slots:
+                self.violate(f"overlap: {len(taken)} commands in {taken[0].slots} slots")
 
     def find_folder(self, name):
         return self.look_up(*self.find_place(NOBODY, f"{PLACE}/{name}"))
@@ -290,6 +291,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("mixed", ["solo -w forever -n e/f -n a job", "solo -s -w forever -n a/b -n e job", "solo --slots 2 -w forever -n e -n a/b job", "solo -w forever -n a -n e job"], FAULTS, {"has_places": False}),
     ("pairs", ["solo -w forever job", "solo -w forever /bin/job", "solo -w forever job"], FAULTS, {}),
     ("deadlock", ["solo -w forever -n a -- solo -w forever -n b job", "solo -w forever -n b -- solo -w forever -n a job"], {}, {}),
+    ("knot", ["solo --slots 2 -w forever -n a -- solo -w forever -n b job"] * 2 + ["solo -w forever -n b -- solo --slots 2 -w forever -n a job"], {}, {}),
     ("max-waiting", [A, LIMITED, LIMITED], FAULTS, {"may_refuse": "busy"}),
     ("latest", [A, LATEST, LATEST], FAULTS, {"may_refuse": "superseded", "is_fair": False}),
     ("replace", [A, "solo --replace -n a job", A], FAULTS, {"is_fair": False, "is_reducible": False}),
