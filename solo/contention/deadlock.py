@@ -5,7 +5,8 @@ The contender that closes the circle finds it: each looks once, when it has join
 - a waiter waits for the waiters ahead of it, and for holds in its queue
 - a hold waits for the waiters below its launcher
 - knots.py says which of them never leave, unless one of them fails
-- the kernel says which process has a waiting ticket open
+- the kernel says which process has a waiting ticket open; other users' tickets must be vouched for
+- a descriptor leads only into our base, or where no other user can write
 - no ticket's number is used twice: tickets that two looks find were there all the time in between
 - what cannot be seen makes no circle: we wait
 
@@ -18,12 +19,12 @@ from fcntl import LOCK_SH
 from time import monotonic
 
 from solo.contention.knots import Held, Waiting, find_circle, find_in_the_way, find_stuck
-from solo.directories import PRIVATE, Directory
+from solo.directories import open_base, open_below
 from solo.errors import SoloError
-from solo.kernel import DIRECTORY, SAFELY, close, read_file, wait_lock
+from solo.kernel import SAFELY, close, read_file, wait_lock
 from solo.modes import EXCLUSIVE, Claim, plan_claims
 from solo.obstacles import list_holds, list_living, read_claim
-from solo.process.owners import describe_pid, find_origins, has_launcher
+from solo.process.owners import describe_pid, find_origins, has_launcher, has_trusted_users, vouches
 from solo.process.tree import find_here
 from solo.tickets import SEAT, FileQueue, FileTicket, Ticket, is_ticket
 
@@ -65,6 +66,8 @@ class Look:
 
     def __init__(self, waiting: FileTicket, ignores: "Ignores | None") -> None:
         self.queue = waiting.queue
+        depth = self.queue.place.path.count("/") - self.queue.base.count("/")
+        self.base = posix.readlink(f"/proc/self/fd/{self.queue.place.fd}").rsplit("/", depth)[0]
         self.queues: dict[str, FileQueue] = {}
         self.waits: dict[object, Waiting] = {}
         self.holds: dict[object, Held] = {}
@@ -113,21 +116,30 @@ class Look:
         """Yield the waiting tickets of a process, closed."""
         try:
             seats = list_seats(pid)
+            is_trusted = bool(seats) and has_trusted_users(pid)
         except OSError:
             return  # it has just ended, or is another user's
         for folder, file in seats:
             try:
-                queue = self.open_queue(folder)
-            except OSError:
+                queue = self.open_queue(folder, is_trusted)
+            except (OSError, SoloError):
                 continue
-            for ticket in list_living(queue, [file]):
-                if ticket.record and ticket.record.launcher[0] == pid:
+            for ticket in list_living(queue, [file]) if queue else []:
+                launcher = ticket.record and ticket.record.launcher
+                if launcher and launcher[0] == pid and vouches(ticket, launcher):
                     yield ticket
 
-    def open_queue(self, folder: str) -> FileQueue:
-        """Return the queue in a directory. Raises OSError."""
+    def open_queue(self, folder: str, is_trusted: bool) -> "FileQueue | None":
+        """Return the queue in a directory below our base, or if we trust the process that uses it in one where no other user
+        can write, else None. Raises OSError, SoloError.
+        """
         if folder not in self.queues:
-            place = Directory(posix.open(folder, DIRECTORY), folder, PRIVATE, False)
+            if folder.startswith(f"{self.base}/"):
+                place = open_below(open_base(self.base, True), folder[len(self.base) + 1 :].split("/"))
+            elif is_trusted:
+                place = open_base(folder, None)
+            else:
+                return None
             self.queues[folder] = FileQueue(place, self.queue.origin)
         return self.queues[folder]
 

@@ -68,6 +68,11 @@ def describe_pid(process: Process, theirs: Origin, mine: Origin) -> str:
     return str(find_pid(process, theirs, mine) or f"{process[0]} {place}")
 
 
+def has_trusted_users(pid: int) -> bool:
+    """Return whether each user of the process is root or this user. Raises OSError."""
+    return {b"0", b"%d" % posix.geteuid()}.issuperset(read_status(pid, b"Uid:"))
+
+
 def may_signal(uid: "int | None", pid: int) -> bool:
     """Return whether the real or the saved user of the process is `uid`. Raises OSError."""
     return str(uid).encode() in read_status(pid, b"Uid:")[::2]

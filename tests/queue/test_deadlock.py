@@ -3,19 +3,22 @@
 Each run holds its name, waits for a line on its stdin, and then waits for another name in a nested run.
 """
 
+import os
 import re
 import signal
 
 import pytest
-from conftest import finish, is_blocked, kill, read_line, until
+from conftest import NOBODY, finish, is_blocked, kill, read_line, until
+
+from solo.identity import read_stat
 
 NESTED = "read go; $SOLO {wait} -n {wanted} -- echo ran; echo $?"
 
 
-def start(lab, held, wanted, *words, wait="-w forever"):
+def start(lab, held, wanted, *words, wait="-w forever", prefix=()):
     """Start a run that holds `held`; told to go, it waits for `wanted` and prints `ran` and the nested status."""
     nested = f"echo; {NESTED.format(wait=wait, wanted=wanted)}"
-    run = lab.start(*words, "-n", held, "--", "sh", "-c", nested)
+    run = lab.start(*words, "-n", held, "--", *prefix, "sh", "-c", nested)
     read_line(run)
     return run
 
@@ -355,3 +358,67 @@ asyncio.run(main())
     status, out, err = lab.run_code(code)
 
     assert (status, err) == (0, "") and {"waits": "SoloError", "limit": "Busy"}[loser] in out.split()
+
+
+# --- other users ----------------------------------------------------------------------------------------------------
+
+# In a directory, publish a waiting ticket; then for each line with a pid and its start a hold of that process.
+FORGER = """
+import fcntl, os, sys
+sys.path.insert(0, sys.argv[1])
+from solo.identity import read_origin, read_self
+from solo.modes import Claim
+from solo.record import Record, format_record
+files = []
+def publish(file, process):
+    files.append(open(f"{sys.argv[2]}/{file}", "wb", 0))
+    files[-1].write(format_record(Record(process, read_origin(), 0, Claim("X"), ["q"], [b"q"])))
+    fcntl.flock(files[-1], fcntl.LOCK_EX)
+    print(flush=True)
+publish(f".seat.{2:020d}", read_self())
+publish(f".hold.{1:020d}", tuple(map(int, sys.stdin.readline().split())))
+sys.stdin.read()
+"""
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+
+
+@pytest.mark.root
+@pytest.mark.tool("setpriv")
+@pytest.mark.parametrize("place", ["its own directory", "a name of our base"])
+def test_program_of_another_user_forges_no_circle(shared, place):
+    folder = shared.directory / "q"
+    if place == "its own directory":
+        folder = shared.directory.parent / "forged"
+        folder.mkdir()
+        os.chown(folder, NOBODY, NOBODY)
+    else:
+        shared.run("-n", "q", "true")
+    program = ("/usr/bin/python3", "-IS", "-c", FORGER, os.path.dirname(shared.script), folder)
+    holder = shared.start("-n", "job", "--", *AS_NOBODY, *map(str, program))
+    read_line(holder)
+    script = 'echo; read go; exec "$SOLO" -w forever -n job -- echo ran'
+    shared.environment["SOLO"] = shared.script
+    waiter = shared.start_shell(script)
+    read_line(waiter)
+
+    holder.stdin.write(b"%d %d\n" % (waiter.pid, read_stat(waiter.pid).start))
+    holder.stdin.flush()
+    read_line(holder)
+    go(waiter, shared, "job")
+    until(lambda: waiter.poll() is not None or is_blocked(waiter.pid))
+
+    assert waiter.poll() is None
+    assert finish(holder)[0] == 0 and finish(waiter)[:2] == (0, "ran\n")
+
+
+@pytest.mark.root
+@pytest.mark.tool("setpriv")
+def test_circle_through_a_waiter_of_another_user_is_refused(shared):
+    """It waits in a directory that all users share."""
+    shared.environment["SOLO"] = shared.script
+    first, second = start(shared, "da", "db", prefix=AS_NOBODY), start(shared, "db", "da")
+    go(first, shared, "db")
+
+    go(second)
+
+    assert_refused(second, first)

@@ -1,6 +1,7 @@
 """The section TRUST of solo(1): what other users can leave in a directory, doctor's verdict, and remedies that work when
 typed."""
 
+import ast
 import os
 import re
 import shlex
@@ -441,3 +442,97 @@ def test_path_in_remedy_is_quoted(lab):
     subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
 
     assert lab.run("-n", "job", "true").returncode == 0
+
+
+# --- each place that follows what others say -------------------------------------------------------------------------
+
+# The functions that read a process or a file of a record, or /proc/PID, or signal a process: why they do nothing for
+# another user that this user could not do. A new one needs its place here.
+ASKS, SAYS = "it asks whether that user could have signalled the process", "it compares, shows or passes on"
+SAFE = {
+    ASKS: """
+        commands/release:release contention/deadlock:Look.list_waiting contention/deadlock:list_processes
+        contention/evict:ask_to_end contention/evict:kill_command contention/evict:kill_descendants
+        contention/evict:kill_launcher contention/policies:wake obstacles:find_own_ancestors process/tree:find_roots
+        text/describe:describe_owner text/describe:find_directory text/tables:find_claims
+    """,
+    SAYS: """
+        commands/history:find_states commands/history:list_rows commands/history:make_row commands/hold:run
+        commands/metrics:collect_samples.visit commands/metrics:count_killed commands/release:KeptHold.__init__
+        commands/remote:ask_to_end commands/stop:find_targets contention/deadlock:describe_circle
+        contention/deadlock:is_kept_by contention/deadlock:list_holds_beside contention/evict:Eviction.act
+        contention/evict:refuse contention/policies:Replace.meet contention/policies:ReplaceAfter.find_time_left
+        contention/policies:find_waiters contention/policies:identify_launcher engines/engine:make_entry_record
+        engines/postgresql/engine:PostgreSQL.rewrite engines/queue:describe_holders history/reader:History.list_runs
+        journal:Journal.append_lines process/owners:is_orphaned queue:Attempt.refuse_own_ancestors
+        record:format_descriptor record:format_record text/describe:describe_state text/tables:make_row
+        tickets:FileQueue.judge tickets:FileQueue.remove_unseen
+    """,
+    "it reads what the kernel says of a pid, or watches it": """
+        contention/deadlock:list_below contention/deadlock:list_seats identity:is_hidden identity:read_namespace identity:read_stat
+        identity:read_status process/ofd:has_locked process/systemd:signals_whole_unit process/watch:open_pidfd
+        process/watch:watch_ticket queue:may_release supervise:has_executed supervise:has_systemd_signalled_all
+    """,
+    "the pid is of our child, our parent, or the kernel, or was typed": """
+        commands/hold:Timer.dismiss commands/hold:find_process commands/hold:read_words commands/hold:warn_of_fork
+        contention/flocks:describe_locker contention/sockets:SocketQueue.see_command contention/sockets:make_record
+        contention/sockets:read_command engines/s3/credentials:reap kernel:end_child
+        process/limits:Termination.send_to_command process/notify:Notifier.watch process/watch:describe_process
+        start:find_program start:read_parents_ignored supervise:forward
+    """,
+    "it opens only a regular file": "process/descriptor:is_locked",
+    "end() calls it once that user could have signalled the process": "contention/evict:announce_kept",
+    "open_recipient() has asked, or the process was found below us": "process/recipient:Recipient.send",
+}
+FIELDS = {"launcher", "child", "keep", "holder", "descriptor"}  # of a record
+SIGNALS = {"posix.kill", "posix.killpg", "posix.pidfd_open", "_signal.pidfd_send_signal"}
+ACTS = re.compile(r"\b(open|stat|readlink|listdir|kill|send|read_file|Recipient)\((?!'/proc/self/)|/proc/(?!self/)")
+QUESTIONS = re.compile(r"\b(vouches|open_recipient|end|find_here)\(")
+
+
+def follows(node):
+    """Return whether a node of a syntax tree is one for which its function has to be in SAFE."""
+    if isinstance(node, ast.Attribute):
+        is_read = isinstance(node.ctx, ast.Load) and node.attr in FIELDS
+        return is_read and ast.unparse(node.value) not in ("self", "self.holder", "kept", "starter")
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in SIGNALS and ast.unparse(node.args[0]) != "posix.getpid()"
+    if isinstance(node, ast.arg):
+        return node.annotation is not None and ast.unparse(node.annotation).strip("'") == "Descriptor"
+    return isinstance(node, (ast.JoinedStr, ast.Constant)) and bool(re.match(r"f?b?['\"]/proc/[{%]", ast.unparse(node)))
+
+
+def list_followers():
+    """Return {file:function: its source} of the functions that follow what a record or /proc/PID says."""
+    found = {}
+
+    def walk(node, name):
+        for inner in ast.iter_child_nodes(node):
+            is_named = isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            place = f"{name}.{inner.name}" if is_named else name
+            sources.update({place: ast.unparse(inner)} if is_named else {})
+            if follows(inner):
+                found[f"{file}:{place[1:]}"] = sources[place]
+            walk(inner, place)
+
+    for path in (ROOT / "solo").rglob("*.py"):
+        file, sources = path.relative_to(ROOT / "solo").with_suffix(""), {}
+        walk(ast.parse(path.read_text()), "")
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["use(hold.record.child)", "posix.kill(pid, 9)", "open(f'/proc/{pid}/fd/3')", "lambda: b'/proc/%d/exe' % pid"]
+    + ["def use(file: 'Descriptor'): pass", "def use(file: Descriptor): pass"],
+)
+def test_function_that_follows_is_seen(line):
+    assert any(map(follows, ast.walk(ast.parse(line))))
+
+
+def test_each_function_that_follows_what_a_record_or_a_process_says_is_known():
+    found, listed = list_followers(), [place for places in SAFE.values() for place in places.split()]
+
+    assert sorted(listed) == sorted(found)
+    assert [place for place in SAFE[ASKS].split() if not QUESTIONS.search(found[place])] == []
+    assert [place for place in SAFE[SAYS].split() if ACTS.search(found[place])] == []
