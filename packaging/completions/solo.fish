@@ -108,6 +108,6 @@ complete -c solo -F -n '__fish_seen_subcommand_from doctor'
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l dir -x -a '(__fish_complete_directories)' -d 'Use DIR as the directory of names'
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l via -x -a 'file socket' -d 'Lock backend: file, socket, engine URL or name'
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l crontab -d 'Check crontabs: FILEs, or those of cron'
-complete -c solo -n '__fish_seen_subcommand_from doctor' -l unit -d 'Check systemd units: FILEs, or the local ones'
+complete -c solo -n '__fish_seen_subcommand_from doctor' -l unit -d 'Check systemd units: FILEs, names, or the local ones'
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l json -d 'Print a JSON array'
 # end

@@ -182,7 +182,7 @@ def doctor(
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     crontab: bool = declare("--crontab", "Check crontabs: FILEs, or those of cron"),
-    unit: bool = declare("--unit", "Check systemd units: FILEs, or the local ones"),
+    unit: bool = declare("--unit", "Check systemd units: FILEs, names, or the local ones"),
     json: bool = JSON,
 ) -> None: ...
 

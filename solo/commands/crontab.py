@@ -122,26 +122,26 @@ def parse_crontab(source: Source) -> Iterator[Line]:
         elif entry:
             lines.append(parse_entry(source, number, entry, has_user, variables))
         elif text.strip() and text.strip()[0] != "#":
-            lines.append(make_unread(source, number, UNREAD))
+            lines.append(make_unread(source.file, number, UNREAD))
     if lines and not any(line.command for line in lines):
-        lines = [make_unread(source, lines[0].number, "no line there looks like cron's", FAILS)]
+        lines = [make_unread(source.file, lines[0].number, "no line there looks like cron's", FAILS)]
     yield from lines
 
 
-def make_unread(source: Source, number: int, text: str, state: str = NOTE) -> Line:
+def make_unread(file: str, number: int, text: str, state: str = NOTE) -> Line:
     """Return a line without a command, with what is said of it."""
-    return Line(source.file, number, advice=Advice().add(state, "unread", text))
+    return Line(file, number, advice=Advice().add(state, "unread", text))
 
 
 def parse_entry(source: Source, number: int, entry: re.Match[str], has_user: bool, variables: dict[str, str]) -> Line:
     times, whole, user = " ".join(entry[1].split()), entry[2].strip(" \t"), source.user
     head = f"{times} "
     if re.match(rf"{FIELD}\s", whole):
-        return make_unread(source, number, "six fields of time are those of another cron, so the line is not read")
+        return make_unread(source.file, number, "six fields of time are those of another cron, so the line is not read")
     if has_user:
         with_user = USER.fullmatch(whole)
         if not with_user:
-            return make_unread(source, number, "there is no command after the user, so the line is not read")
+            return make_unread(source.file, number, "there is no command after the user, so the line is not read")
         head += f"{whole[: with_user.start(2)].strip()} "
         user, whole = with_user[1], with_user[2]
     is_busybox = os.path.basename(os.path.realpath(shutil.which("crond") or "")) == "busybox"  # it passes %

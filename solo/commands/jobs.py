@@ -15,7 +15,8 @@ from solo.commands.checks import CRON_PATH
 from solo.commands.crontab import Line, find_crontabs, parse_crontab, read_all
 from solo.commands.guards import FAILS, NOTE, Finding, make_name
 from solo.commands.place import Place, call_as, find_names, find_place, find_solo, find_uid
-from solo.commands.units import UNITS, parse_unit
+from solo.commands.unit_files import read_services
+from solo.commands.units import parse_unit
 from solo.history.reader import find_history
 from solo.history.usual import MOST, find_usual
 from solo.journal_files import SKIPPED
@@ -80,8 +81,9 @@ def summarize(count: int, rows: list[dict[str, Any]]) -> str:
 
 def list_lines(names: list[str], is_unit: bool) -> list[Line]:
     """Return the commands in the named files, or in all of the machine. Raises SoloError."""
-    sources = read_all(names) if names else read_all([UNITS], must_exist=False) if is_unit else find_crontabs()
-    return [line for source in sources for line in (parse_unit(source) if is_unit else parse_crontab(source))]
+    if is_unit:
+        return [line for sources in read_services(names) for line in parse_unit(sources)]
+    return [line for source in (read_all(names) if names else find_crontabs()) for line in parse_crontab(source)]
 
 
 def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[str, Any]]:

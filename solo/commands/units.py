@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 from itertools import compress
+from typing import NamedTuple
 
-from solo.commands.crontab import Line, Source, find_asked, make_unread, read_all
+from solo.commands.crontab import Line, Source, find_asked, make_unread
 from solo.commands.guards import FAILS, NOTE, Advice, examine
 from solo.commands.lock_tools import MENTION
 from solo.commands.place import find_uid
@@ -15,8 +16,8 @@ from solo.commands.sandbox import BOUND, MADE, Unit, check_unit, expand
 from solo.commands.shell_line import Unclear, split_line
 from solo.text.users import find_user
 
-UNITS = "/etc/systemd/system"  # those of the administrator
 PREFIX = re.compile(r"([-:+!|]*)([^-:+!|@\s].*)")
+HEADER = re.compile(r"\s*\[[^\]]+\]\s*")
 SETTING = re.compile(r"([A-Za-z]\w*)\s*=\s*(.*)")
 LISTS = {
     "ReadOnlyPaths",
@@ -27,31 +28,62 @@ LISTS = {
     "EnvironmentFile",
 }
 LISTS |= {"SuccessExitStatus", *MADE, *BOUND}
+# The settings that systemd applies to a command with the prefix +.
+OF_ALL = {"Type", "NotifyAccess", "WatchdogSec", "Environment", "EnvironmentFile", "SuccessExitStatus"}
 CANNOT_FAIL = re.compile(r" (?:-q?E|--busy-exit|--wait forever)\b")  # by a skip
 NO_SHELL = "systemd runs no shell: it passes signs like && and > to the command as words (use sh -c)"
+SECOND = "systemd refuses a second ExecStart= unless Type=oneshot is set (put an empty ExecStart= before this one)"
 
 
-def parse_unit(source: Source) -> Iterator[Line]:
-    """Yield the ExecStart lines of a unit, and others with a lock tool as lines without a command."""
-    found = list(read_settings(source.text))
-    settings = dict[str, str]()
-    more = [one for one in read_all([f"{source.file}.d"], must_exist=False) if one.file.endswith(".conf")]
-    for _, key, value in [*found, *(setting for one in more for setting in read_settings(one.text))]:
-        settings[key] = f"{settings.get(key, '')} {value}".strip() if key in LISTS and value else value
-    if not any(re.fullmatch(r"\s*\[\w+\]\s*", line) for line in source.text.split("\n")):
-        yield make_unread(source, 1, "no line there looks like a unit's", FAILS)
-    for number, key, value in found:
-        prefix = PREFIX.fullmatch(value)
-        if key == "ExecStart" and prefix:
-            yield make_line(source, number, settings, prefix[1], prefix[2])
-        elif key.startswith("Exec") and MENTION.search(value):
-            yield make_unread(source, number, f"{key}={value[:1] if not prefix else ''} is not read")
+class Setting(NamedTuple):
+    """An assignment in a file of a unit."""
+
+    file: str
+    number: int
+    key: str
+    value: str
 
 
-def read_settings(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (line number, key, value) in the section Service. A line that ends with a backslash goes on in the next one."""
-    parts, start, section = list[str](), 0, "[Service]"
-    for number, line in enumerate(text.split("\n"), 1):
+def parse_unit(sources: list[Source]) -> Iterator[Line]:
+    """Yield the ExecStart lines of a unit, and others with a lock tool as lines without a command.
+
+    `sources` are its own file and its drop-ins, as by read_services.
+    """
+    own, *drop_ins = sources
+    if not own.text and drop_ins:
+        text = f"only its drop-ins are read: this machine has no {os.path.basename(own.file)}"
+        yield make_unread(drop_ins[0].file, 1, text)
+    elif own.text.strip() and not any(map(HEADER.fullmatch, own.text.split("\n"))):
+        yield make_unread(own.file, 1, "no line there looks like a unit's", FAILS)
+    settings = merge([one for source in sources for one in read_settings(source)])
+    values = {key: " ".join(one.value for one in found) for key, found in settings.items()}
+    for one in [one for found in settings.values() for one in found]:
+        prefix = PREFIX.fullmatch(one.value)
+        if one.key == "ExecStart" and prefix:
+            line = make_line(own.file, one, values, prefix[1], prefix[2])
+            is_refused = one is not settings[one.key][0] and values.get("Type", "simple") != "oneshot"
+            yield line._replace(advice=line.advice.add(FAILS, "unit", SECOND)) if is_refused else line
+        elif one.key.startswith("Exec") and MENTION.search(one.value):
+            yield make_unread(one.file, one.number, f"{one.key}={one.value[:1] * (not prefix)} is not read")
+
+
+def merge(assignments: list[Setting]) -> dict[str, list[Setting]]:
+    """Return the settings that count, by their keys: all of a list, the last one of others. An empty one resets the key."""
+    settings = dict[str, list[Setting]]()
+    for one in assignments:
+        if not one.value:
+            settings.pop(one.key, None)
+        elif one.key in LISTS or one.key.startswith("Exec"):
+            settings.setdefault(one.key, []).append(one)
+        else:
+            settings[one.key] = [one]
+    return settings
+
+
+def read_settings(source: Source) -> Iterator[Setting]:
+    """Yield those in the section Service. A line that ends with a backslash goes on in the next one."""
+    parts, start, section = list[str](), 0, ""
+    for number, line in enumerate(source.text.split("\n"), 1):
         line = line.strip()
         if line[:1] in ("#", ";"):
             continue
@@ -63,12 +95,17 @@ def read_settings(text: str) -> Iterator[tuple[int, str, str]]:
         parts.clear()
         section = whole if whole[:1] == "[" else section
         if section == "[Service]" and (found := SETTING.fullmatch(whole)):
-            yield start, found[1], found[2]
+            yield Setting(source.file, start, found[1], found[2])
 
 
-def make_line(source: Source, number: int, settings: dict[str, str], prefix: str, command: str) -> Line:
-    user = "" if set("+!") & set(prefix) else find_owner(source, settings)
-    unit = Unit(source.file, settings, user)
+def make_line(file: str, one: Setting, settings: dict[str, str], prefix: str, command: str) -> Line:
+    """Return the line of an ExecStart= of the unit of that file."""
+    if "+" in prefix:
+        settings = {key: value for key, value in settings.items() if key in OF_ALL}
+    elif "!" in prefix and "!!" not in prefix:
+        settings = {**settings, "User": ""}
+    user = find_owner(file, settings)
+    unit = Unit(file, settings, user)
     advice = examine(command, "/bin/sh" if user == "root" else "")._replace(is_bare=False)
     if advice.tool and has_signs(command):
         advice = advice._replace(tool="shell", findings=(), edit=None, reason="").add(FAILS, "shell", NO_SHELL)
@@ -83,8 +120,7 @@ def make_line(source: Source, number: int, settings: dict[str, str], prefix: str
     if advice.tool == "solo" and not advice.edit and place.unknown:
         advice = advice.add(NOTE, "unit", place.unknown)
     advice = check_lock_files(unit, advice)
-    head = f"ExecStart={prefix}"
-    return Line(source.file, number, head, command, "", user, variables, advice, place, unit, asked)
+    return Line(one.file, one.number, f"ExecStart={prefix}", command, "", user, variables, advice, place, unit, asked)
 
 
 def check_lock_files(unit: Unit, advice: Advice) -> Advice:
@@ -104,19 +140,20 @@ def check_lock_files(unit: Unit, advice: Advice) -> Advice:
 
 
 def has_signs(command: str) -> bool:
-    """Return whether a shell would see more than one command there, or a redirection."""
+    """Return whether a shell would see a sign there that systemd does not know: it knows a ; between blanks."""
     try:
-        return sum(1 + len(one.redirections) for one in split_line(command)) > 1
+        found = split_line(command)
     except Unclear:
         return False
+    between = [command[one.words[-1].end : after.words[0].start] for one, after in zip(found, found[1:])]
+    return any(one.redirections for one in found) or not all(map(re.compile(r"\s+;\s+").fullmatch, between))
 
 
-def find_owner(source: Source, settings: dict[str, str]) -> str:
+def find_owner(file: str, settings: dict[str, str]) -> str:
     """Return the user of a unit, "" if it is not certain or systemd makes it up."""
     user = settings.get("User", "")
-    is_dynamic = Unit(source.file, settings, "").has("DynamicUser")
-    if "%" in user or is_dynamic and find_uid(user) is None:
+    if "%" in user or Unit(file, settings, "").has("DynamicUser") and find_uid(user) is None:
         return ""
     if not user:
-        return "root" * (os.path.basename(os.path.dirname(os.path.abspath(source.file))) != "user")
+        return "root" * (os.path.basename(os.path.dirname(os.path.abspath(file))) != "user")
     return find_user(int(user)) if re.fullmatch(r"[0-9]{1,10}", user) else user

@@ -17,10 +17,11 @@ import pytest
 from conftest import ROOT, open_to_all, write_program
 
 from solo.argv import parse
-from solo.commands import crontab, jobs, place, units
+from solo.commands import crontab, jobs, place, unit_files, units
 from solo.commands.crontab import Source
 from solo.commands.guards import make_name
 from solo.commands.shell_line import Unclear, split_line
+from solo.errors import SoloError
 
 DAILY = "30 2 * * * "
 LOCK = "/run/lock/job"
@@ -155,7 +156,7 @@ def ours(folder, monkeypatch):
 
 def examine(text, folder="/nowhere", is_unit=False, has_user=None, file="tab", user=ME):
     source = Source(str(file), text.replace("BIN", str(folder)), has_user, user)
-    lines = units.parse_unit(source) if is_unit else crontab.parse_crontab(source)
+    lines = units.parse_unit([source]) if is_unit else crontab.parse_crontab(source)
     return list(jobs.describe(list(lines)))
 
 
@@ -675,7 +676,7 @@ def test_units_of_one_name_are_compared(tmp_path, case):
 )
 def test_a_lock_file_that_a_unit_has_alone_makes_no_name(folder, setting, found):
     """Units that never excluded each other would then, and nobody else can lock the file."""
-    text = f"{UNIT}{setting}\nSuccessExitStatus=75\n" + PASTED.format("d") * ("Dynamic" in setting)
+    text = f"{UNIT}{setting}\nSuccessExitStatus=75\nType=oneshot\n" + PASTED.format("d") * ("Dynamic" in setting)
     lines = "ExecStart=/usr/bin/flock -n '/tmp/x' /usr/bin/job\nExecStart=solo -n x --flock /tmp/x -- /usr/bin/job\n"
     tool, solo = examine(text + lines, folder, is_unit=True)
 
@@ -685,7 +686,7 @@ def test_a_lock_file_that_a_unit_has_alone_makes_no_name(folder, setting, found)
 
 @pytest.mark.root
 def test_the_sockets_of_a_unit_with_a_network_of_its_own_get_a_note(folder):
-    text = "PrivateNetwork=yes\nExecStart=solo -n x --via socket -E 0 -- /usr/bin/job\nExecStart=solo -n y -E 0 -- /usr/bin/job"
+    text = "PrivateNetwork=yes\nType=oneshot\nExecStart=solo -n x --via socket -E 0 -- /usr/bin/job\nExecStart=solo -n y -E 0 -- /usr/bin/job"
     socket, file = examine(UNIT + text, folder, is_unit=True)
 
     assert (list_found(socket), list_found(file)) == ("unit", "")
@@ -699,13 +700,105 @@ def test_the_templates_of_the_project_fail_in_nothing(lab):
     assert result.returncode == 0 and b"not understood" not in result.stdout, result.stdout
 
 
-@pytest.mark.root
-def test_a_file_in_the_directory_beside_a_unit_counts(folder, tmp_path):
-    (tmp_path / "a.service.d").mkdir()
-    (tmp_path / "a.service.d/strict.conf").write_text("[Service]\nProtectSystem=strict\n")
-    [row] = examine(f"{UNIT}ExecStart=flock -n /run/x job", folder, True, file=tmp_path / "a.service")
+# Of each file, in what order, systemd 257 reads for job-nightly@eu.service; - for those that it does not.
+PLACES = {
+    "etc/job-nightly@.service": 0,
+    "lib/job-nightly@.service": None,
+    "lib/job-.service.d/10.conf": 1,
+    "etc/service.d/20.conf": 2,
+    "lib/job-nightly@.service.d/30.conf": None,
+    "etc/job-nightly@eu.service.d/30.conf": 3,
+    "etc/job-@.service.d/40.conf": None,
+    "etc/job-.service.d/40.conf": 4,
+    "lib/job-nightly@eu.service.d/40.conf": None,
+    "lib/job-@eu.service.d/50.conf": 5,
+    "etc/job.service.d/60.conf": None,
+    "etc/job-nightly.service.d/60.conf": None,
+    "etc/job-nightly@eu.service.d/.70.conf": None,
+    "etc/job-nightly@eu.service.d/70": None,
+}
 
-    assert "ProtectSystem=strict" in find_text(row) and row["use"] is None
+
+def test_the_files_of_a_unit_are_those_of_systemd(tmp_path, monkeypatch):
+    """test_systemd.py compares them with those of a running systemd."""
+    for file in PLACES:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("[Service]\n")
+    monkeypatch.setenv("SYSTEMD_UNIT_PATH", f"{tmp_path}/etc:{tmp_path}/lib")
+    expected = [str(tmp_path / file) for file in sorted(filter(PLACES.get, PLACES), key=PLACES.get)]
+    template = str(tmp_path / "etc/job-nightly@.service")
+
+    [by_name] = unit_files.read_services(["job-nightly@eu"])
+    [by_drop_in] = unit_files.read_services([expected[2]])
+    by_folder = [files[0].file for files in unit_files.read_services([str(tmp_path / "etc")])]
+
+    assert [source.file for source in by_name] == [template, *expected] == [source.file for source in by_drop_in]
+    assert by_folder.count(template) == 2 and not [file for file in by_folder if "-.service" in file or "-@" in file]
+    with pytest.raises(SoloError, match="cannot find the unit nobody-here.service"):
+        list(unit_files.read_services(["nobody-here"]))
+
+
+DROP_INS = {
+    # Of a.service, and a drop-in for it: what is found, in which file.
+    "a setting": ("ExecStart=solo -n x -E 0 -- a", "ProtectSystem=strict", ["!place a.service"]),
+    "a reset": ("ExecStart=/usr/bin/flock -n /tmp/x a", "ExecStart=\nExecStart=/usr/bin/a", []),
+    "a tool": ("ExecStart=/usr/bin/a", "ExecStart=\nExecStart=/usr/bin/flock -n /tmp/x a", ["!tmp callers b.conf"]),
+    "a second command": ("ExecStart=/usr/bin/a", "ExecStart=/usr/bin/b", ["!unit b.conf"]),
+    "a second of a oneshot": ("Type=oneshot\nExecStart=/usr/bin/a", "ExecStart=/usr/bin/b", []),
+    "a list": ("ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- a", "ReadWritePaths=/etc", []),
+    "a reset list": (
+        "ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- a",
+        "ReadWritePaths=",
+        ["!place a.service"],
+    ),
+    "a default": ("ProtectSystem=strict\nExecStart=solo -n x -E 0 -- a", "ProtectSystem=", []),
+    "a condition": ("ExecStart=solo -n x -E 0 -- a", "ExecCondition=flock -n /run/x true", ["unread b.conf"]),
+    "a removed condition": ("ExecStart=a\nExecCondition=flock -n /run/x true", "ExecCondition=", []),
+    "no section": ("ExecStart=solo -n x -E 0 -- a", "[Unit]\nProtectSystem=strict", []),
+    "no service": (None, "ExecStart=\nExecStart=solo -n x -E 0 -- a", ["unread b.conf"]),
+}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("case", DROP_INS)
+def test_a_drop_in_is_judged_with_its_unit(tmp_path, monkeypatch, case):
+    unit, drop_in, expected = DROP_INS[case]
+    monkeypatch.setenv("SYSTEMD_UNIT_PATH", str(tmp_path / "lib"))
+    for file, text in (("lib/a.service", unit), ("etc/a.service.d/b.conf", drop_in)):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text(f"{UNIT}{text}\n") if text else None
+    rows = list(jobs.describe(jobs.list_lines([str(tmp_path / "etc/a.service.d/b.conf")], True)))
+
+    assert [f"{list_found(row)} {Path(row['file']).name}" for row in rows if row["findings"]] == expected
+
+
+TEXTS = [
+    (" [Unit] \r\n[Service]\t\r\n User = alice \r\nExecStart = solo -n x -E 0 -- a\r\n", ["alice"]),
+    ("User=bob\n[Service]\nExecStart=solo -n x -E 0 -- a\n[Install]\nUser=alice\n[Service]\nUser=carol\n", ["carol"]),
+    ("[Service]\nExecStart=solo \\\n# no end \\\n; no end\n -n x -E 0 \\\n -- a\nUser=alice\n", ["alice"]),
+    ("[Service]\nExecStart=+solo -n x -E 0 -- a\nUser=alice\nProtectSystem=strict\nType=oneshot\n", ["root"]),
+    ("[Service]\nExecStart=!solo -n x -E 0 -- a\nUser=alice\n", ["root"]),
+    ("[Service]\nExecStart=!!solo -n x -E 0 -- a\nUser=alice\n", ["alice"]),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize("text, users", TEXTS)
+def test_a_unit_is_read_as_systemd_reads_it(tmp_path, text, users):
+    lines = list(units.parse_unit([Source(str(tmp_path / "a.service"), text, None, "")]))
+
+    assert [line.user for line in lines] == users
+    assert all(line.advice.runs and not (line.place.problem or line.advice.findings) for line in lines)
+
+
+def test_a_semicolon_between_blanks_separates_commands_of_a_unit(folder):
+    """After ; without blanks, &&, or a redirection, systemd passes a word to the command."""
+    calls = ["a ; /usr/bin/b", "a ; b ; c", "a; b", "a ;b", "a && b", "a >b", "a \\; b"]
+    text = "".join(f"ExecStart=/usr/bin/flock -n /run/x {call}\n" for call in calls)
+    rows = examine(f"{UNIT}Type=oneshot\nUser=%i\n{text}", folder, is_unit=True)
+
+    found = ["partial none"] * 2 + ["!shell"] * 4 + ["none"]
+    assert [list_found(row) for row in rows] == found
 
 
 @pytest.mark.root
@@ -733,7 +826,7 @@ def test_a_shell_in_a_unit_is_read(folder):
 @pytest.mark.root
 def test_a_unit_with_solo_gets_a_hint_unless_it_cannot_skip_or_a_skip_is_a_success(folder):
     calls = ["-E 0 -- /usr/bin/job", "-n x -- /usr/bin/job", "clean --generated", "--dir /x wait x", "hold --pid 1 x"]
-    text = UNIT + "".join(f"ExecStart=BIN/solo {call}\n" for call in calls)
+    text = UNIT + "Type=oneshot\n" + "".join(f"ExecStart=BIN/solo {call}\n" for call in calls)
 
     assert [list_found(row) for row in examine(text, folder, is_unit=True)] == ["", "status", "", "", "status"]
 
@@ -753,9 +846,9 @@ OWNERS = [
 def test_the_user_of_a_unit_is_certain_or_empty(tmp_path, file, text, user):
     text = f"[Service]\n{text}ExecStart=solo -- job\nExecStart=+solo -- job\n"
 
-    lines = units.parse_unit(Source(str(tmp_path / file), text, None, ""))
+    lines = units.parse_unit([Source(str(tmp_path / file), text, None, "")])
 
-    assert [line.user for line in lines] == [user, ""]
+    assert [line.user for line in lines] == [user, "root" if "system" in file else ""]
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -805,7 +898,7 @@ def put(tmp_path, monkeypatch):
     monkeypatch.setattr(crontab, "SYSTEM", str(tmp_path / "crontab"))
     monkeypatch.setattr(crontab, "SYSTEM_DIRECTORY", str(tmp_path / "cron.d"))
     monkeypatch.setattr(crontab, "SPOOLS", (str(tmp_path / "spool"),))
-    monkeypatch.setattr(jobs, "UNITS", str(tmp_path / "system"))
+    monkeypatch.setattr(unit_files, "UNITS", str(tmp_path / "system"))
     monkeypatch.setattr(jobs, "CRON_PATH", f"{tmp_path}/bin")
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 0)
 

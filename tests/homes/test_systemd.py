@@ -456,6 +456,50 @@ def test_line_that_doctor_suggests_for_a_unit_has_the_same_effect(guest, unit, s
     assert "solo -n run:" in row["use"] and messages == 2 * [f"{unit}.service a  b c;d"]
 
 
+# Of units and drop-ins of services, below directories of systemd.
+FILES = (
+    "etc/job-a-b@.service run/job-a-b@.service etc/job-a-b.service run/job-c--.service lib/job-d.service run/service.d"
+    " etc/job-a-b@i.service.d run/job-a-b@.service.d etc/job-a-.service.d run/job-.service.d lib/job-a-@i.service.d"
+    " run/job-a-@.service.d run/job-@.service.d lib/job-a-b.service.d run/job-c--.service.d run/job-c-.service.d"
+    " lib/job-d.service.d etc/job-alias.service.d etc/job-d.service.d lib/service.d"
+).split()
+SHOW = """
+import json, sys
+sys.path[:0] = ["/lab/source"]
+from solo.commands.unit_files import read_services
+print(json.dumps([[source.file for source in sources] for name in sys.argv[1:] for sources in read_services([name])]))
+"""
+
+
+def test_the_files_of_a_unit_are_those_that_systemd_has_read(guest):
+    folders = {"etc": "/etc/systemd/system.control", "run": "/run/systemd/system", "lib": "/usr/lib/systemd/system"}
+    for number, file in enumerate(FILES):
+        path = guest.lab / "places" / file
+        is_folder = file.endswith(".d")
+        for one in [path / f"{number:02}-job.conf", path / "same.conf"] if is_folder else [path]:
+            one.parent.mkdir(parents=True, exist_ok=True)
+            one.write_text(
+                "[Service]\n" + "Environment=JOB=1\n" * is_folder + "ExecStart=/bin/true\n" * (not is_folder)
+            )
+    (guest.lab / "places/etc/job-alias.service").symlink_to(f"{folders['lib']}/job-d.service")
+    for place, folder in folders.items():
+        guest.do("sh", "-c", f"mkdir -p {folder} && cp -a /lab/places/{place}/. {folder}")
+    guest.do("systemctl", "daemon-reload")
+    names = ["job-a-b@i", "job-a-b@other", "job-a-b", "job-c--", "job-d", "job-alias"]
+
+    shown = [guest.do("systemctl", "show", "--property=FragmentPath,DropInPaths", one) for one in names]
+    found = [json.loads(guest.do("python3", "-c", SHOW, name))[0] for name in names]
+
+    expected = [re.findall(r"/[^\s]*", text.replace("\n", " ")) for text in shown]
+    assert all(len(files) > 4 for files in expected)
+    for name, files, others in zip(names, found, expected):
+        # Whose file counts, if aliases have files of one name, is chance.
+        is_certain = [file for file in files[1:] if not (name in ("job-d", "job-alias") and "same" in file)]
+        assert is_certain == others[1 : len(is_certain) + 1] and len(files) == len(others)
+    real = [guest.do("realpath", files[0]) for files in found]
+    assert real == [guest.do("realpath", files[0]) for files in expected]
+
+
 ADVISED = {  # the settings of two units of one name
     "dynamic": ["DynamicUser=yes", "DynamicUser=yes"],
     "dynamic-user": ["DynamicUser=yes\nUser=etl", "DynamicUser=yes\nUser=etl"],
@@ -539,6 +583,25 @@ def test_drop_in_guards_a_unit_of_a_package(guest):
     guest.wait_state("backup", "inactive")
     assert guest.run("sh", "-c", "solo -n backup systemctl start backup").returncode == 0
     assert len(guest.read_messages("backup")) == 2  # the run and the message of the skip
+
+
+def test_doctor_judges_a_drop_in_with_the_settings_of_its_unit(guest):
+    """As examples/systemd/backup.service.d/solo.conf promises. doctor says in advance how the unit ends."""
+    unit, folder = "/usr/lib/systemd/system/vendor.service", "/run/systemd/system/vendor.service.d"
+    settings = (ROOT / "examples/systemd/backup.service.d/solo.conf").read_text().partition("# For a unit with")[2]
+    guest.do("sh", "-c", f"printf '[Service]\nType=oneshot\nProtectSystem=strict\nExecStart=/bin/true\n' >{unit}")
+    guest.do("mkdir", folder)
+    ends = []
+    for more in ("", settings.partition("\n")[2]):
+        guard = f"[Service]\nExecStart=\nExecStart=solo -n vendor -- /bin/echo ran\nSuccessExitStatus=75\n{more}"
+        (guest.lab / "solo.conf").write_text(guard)
+        guest.do("cp", "/lab/solo.conf", folder)
+        guest.do("systemctl", "daemon-reload")
+        said = [guest.run("solo", "doctor", "--unit", one) for one in ("vendor", f"{folder}/solo.conf", unit)]
+        ends.append((guest.run("systemctl", "start", "vendor").returncode, [one.returncode for one in said]))
+
+    assert ends == [(1, [1, 1, 1]), (0, [0, 0, 0])]
+    assert "ran" in guest.read_messages("vendor") and all("1 command" in one.stdout for one in said)
 
 
 def start_now(guest, name):

@@ -25,8 +25,8 @@ def make_crontab(rng) -> bytes:
 def check_crontab(data: bytes):
     [source] = crontab.read_all([put_into_file(data)])
     same(source.text, kernel.decode(data))
-    for parse in (crontab.parse_crontab, units.parse_unit):
-        lines = list(parse(source))
+    for parsed in (crontab.parse_crontab(source), units.parse_unit([source]), units.parse_unit([source, source])):
+        lines = list(parsed)
         for line, row in zip(lines, jobs.describe(lines)):
             expect({finding["state"] for finding in row["findings"]} <= set(STATES))
             use = row["use"]
