@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from solo.commands.checks import CRON_PATH
@@ -156,11 +157,13 @@ def find_file(path: str) -> object:
 def compare(line: Line, groups: Groups) -> Iterator[Finding]:
     """Yield a note for each name, or words without -n, that another line has too and that will surprise the user."""
     for key, own in list_keys(line):
-        others = {other: one for other, one in groups[key].items() if other != own}
+        others = groups[key]
         if key[0] == "name":
             yield from compare_names(str(key[1]), line, own, others)
-        elif key[0] == "words" and others:
-            places = ", ".join(f"{one.file}:{one.number}" for one in others.values())
+        elif key[0] == "words" and len(others) > 1:
+            first = [one for other, one in islice(others.items(), 4) if other != own][:3]
+            places = ", ".join([f"{one.file}:{one.number}" for one in first])
+            places += f" and {len(others) - 1 - len(first)} more" * (len(others) > 4)
             text = f"without -n its name is that of {places}: they skip each other (add another -n NAME to each)"
             yield Finding(NOTE, "twins", text)
 

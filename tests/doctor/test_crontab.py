@@ -378,6 +378,17 @@ def test_one_name_in_two_directories_gets_a_note(folder, tmp_path, case):
         assert rows[0]["findings"][-1]["text"].startswith("-n x does not exclude that of tab:4 (/srv/names, of root): ")
 
 
+def test_a_long_file_is_read_in_a_time_that_grows_with_its_length(folder):
+    """A line has the variables that are read, and names three of the lines with its words."""
+    variables = "".join(f"A{number}=1\n" for number in range(30_000))
+    rows = examine(f"{variables}PATH=BIN\n" + "@daily solo /x/job\n" * 200, folder)
+    [line] = crontab.parse_crontab(Source("tab", variables + "@daily job", False, ME))
+
+    assert not line.variables and {list_found(row) for row in rows} == {"twins"}
+    assert "that of tab:30002, tab:30003, tab:30004 and 196 more: " in find_text(rows[-1])
+    assert "that of tab:30003, tab:30004, tab:30005 and 196 more: " in find_text(rows[0])
+
+
 @pytest.mark.root
 def test_a_long_list_of_one_name_is_compared_once_for_each_place(folder):
     """Not each line with each other one."""
