@@ -218,8 +218,8 @@ def find_line_place(line: Line) -> Place:
     """Return how the line can call solo and keep names."""
     if line.unit is None or line.place is None:
         return find_place(line.user, line.variables.get("PATH", CRON_PATH), line.asked)
-    # The directory of a unit that systemd makes, or that no other process sees, cannot be tried.
-    is_own = line.unit.is_made(line.asked) or line.unit.find_private(line.asked)
+    # The directory of a unit that systemd makes or names, or that no other process sees, cannot be tried.
+    is_own = line.unit.is_made(line.asked) or line.unit.find_private(line.asked) or "%" in line.asked
     tried = find_place(line.user, None, None if is_own else line.asked)
     return line.place if (line.place.problem or line.place.unknown) and not tried.problem else tried
 

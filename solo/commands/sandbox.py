@@ -15,7 +15,7 @@ MADE = {"RuntimeDirectory": "/run/", "StateDirectory": "/var/lib/"}  # by system
 MADE |= {"CacheDirectory": "/var/cache/", "LogsDirectory": "/var/log/"}
 BOUND = ("BindPaths", "BindReadOnlyPaths")
 WRITABLE = ("ReadWritePaths", "BindPaths", *MADE)
-SPECIFIERS = {"%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log"}
+SPECIFIERS = {"%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%h": "/root", "%%": "%"}
 HOMES = ("/home", "/root", "/run/user")
 TEMPORARY = ("/tmp", "/var/tmp")
 NETWORK = ("PrivateNetwork", "NetworkNamespacePath")
@@ -46,18 +46,22 @@ class Unit(NamedTuple):
     @property
     def environment(self) -> dict[str, str]:
         """The variables that the unit sets."""
-        text = self.settings.get("Environment", "")
+        words = [word.partition("=") for word in self.list_words("Environment")]
+        return {name: expand(value) for name, sign, value in words if sign}
+
+    def list_words(self, key: str) -> list[str]:
+        """Return the words of a setting without their quotes."""
+        text = self.settings.get(key, "")
         try:
-            words = shlex.split(text)
+            return shlex.split(text)
         except ValueError:
-            words = text.split()
-        return {name: expand(value) for name, sign, value in (word.partition("=") for word in words) if sign}
+            return text.split()
 
     def list_covering(self, path: str, *keys: str) -> list[str]:
         """Return those of the directories in the settings `keys` that have the path in them."""
         found = []
         for key in keys:
-            for one in self.settings.get(key, "").split():
+            for one in self.list_words(key):
                 folder = expand(MADE.get(key, "") + one.lstrip("-+")).partition(":")[0]
                 if is_below(path, folder) and not (key in BOUND and is_elsewhere(one)):
                     found.append(folder.rstrip("/"))
@@ -83,8 +87,8 @@ class Unit(NamedTuple):
 
 
 def expand(text: str) -> str:
-    """Return a value with the specifiers of the system's directories replaced."""
-    return re.sub("%[tSCL]", lambda found: SPECIFIERS[found[0]], text)
+    """Return a value with the specifiers replaced that have one value in all units of the system."""
+    return re.sub("%[tSCLh%]", lambda found: SPECIFIERS[found[0]], text)
 
 
 def is_below(path: str, *folders: str) -> bool:
@@ -170,7 +174,7 @@ def give_directory(unit: Unit, names: tuple[str, ...]) -> str:
 
 def check_type(unit: Unit) -> Place:
     """Return whether systemd understands a command that is not the main process."""
-    bound = [key for key in BOUND for one in unit.settings.get(key, "").split() if is_elsewhere(one)]
+    bound = [key for key in BOUND for one in unit.list_words(key) if is_elsewhere(one)]
     for key in ("RootDirectory", "RootImage", "PrivatePIDs", *bound):
         if unit.has(key):
             return Place(unknown=f"{key}= changes the files or processes that solo sees")

@@ -589,6 +589,8 @@ SETTINGS = [
     (TEMPORARY + "DynamicUser=yes", "DynamicUser= covers /var/tmp/no-names"),
     (TEMPORARY + "PrivateTmp=disconnected\nBindPaths=/var/tmp", ""),
     (TEMPORARY + "PrivateTmp=No", ""),
+    ('Environment="SOLO_DIR=%h/no-names" A=b\nProtectHome=read-only\nReadWritePaths="-/root/no-names" "/a b"', ""),
+    ("Environment=SOLO_DIR=/var/%i/names", ""),
     (
         "Environment=SOLO_DIR=/var/no-names\nProtectSystem=strict",
         "!ProtectSystem=strict makes /var/no-names read-only (add ReadW",
