@@ -41,15 +41,18 @@ class Journal:
 
     def started(self, run: "Any") -> None:
         """Write that the command runs as `run.pid`, under the holds `run.named` by name."""
-        self.running_since = monotonic()
-        now = self.clock()
-        self.start = b" start=%.3f waited=%.3f child=%d" % (now, self.running_since - self.waiting_since, run.pid)
 
         def describe() -> bytes:
-            self.tokens = {name: format_token(run.named[name]) for name in self.record.shown_names}
+            self.begin(run.pid, monotonic(), {name: format_token(run.named[name]) for name in self.record.shown_names})
             return self.start
 
         self.append_all(files.STARTED, describe)
+
+    def begin(self, child: int, since: float, tokens: "dict[str, bytes]") -> None:
+        """Note that the command runs as `child` since that moment of the monotonic clock."""
+        self.running_since, self.tokens = since, tokens
+        waited, start = since - self.waiting_since, self.clock() - (monotonic() - since)
+        self.start = b" start=%.3f waited=%.3f child=%d" % (start, waited, child)
 
     def ended(self, run: "Any") -> None:
         """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was never executed."""
@@ -83,7 +86,7 @@ class Journal:
     def append_lines(self, event: bytes, details: bytes) -> None:
         record, claim = self.record, self.record.claim
         host, mode = quote(encode(record.origin.host)), encode(claim.mode)
-        owner = b"uid=%d host=%b launcher=%d" % (record.uid, host, record.launcher[0])
+        owner = b"uid=%d host=%b launcher=%d" % (record.uid, host, record.outermost[0])
         common = b"%b mode=%b slots=%d take=%d" % (owner, mode, claim.slots, claim.take)
         common += b" kept=1" * bool(record.keep) + b" generated=1" * record.is_generated
         if len(record.shown_names) > 1:  # the journal of each name has them all, up to a limit

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from solo.contention.period import PeriodGuard
     from solo.engines.acquire import EngineHold
     from solo.process.limits import Termination
+    from solo.process.pair import Lower
+    from solo.tickets import Ticket
 
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) accepts
 
@@ -38,10 +40,11 @@ def run(typed: "Typed", command: "list[str]", listeners: "list[Any]") -> None:
     """
     occupy_standard_descriptors()
     is_below_init = posix.getpid() == 1
-    if is_below_init:
-        supervise.go_on_in_child()
+    if is_below_init and "tree" not in typed:
+        supervise.go_on_in_child()  # else it is the upper one of the pair
     guarded = Run(typed, command, listeners, is_below_init)
     try:
+        guarded.divide()
         guarded.acquire()
         guarded.start()
     except BaseException as error:
@@ -54,7 +57,7 @@ class Run:
     """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`, and `outcome`:
     TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `local_holds` are the local ones by
     name, `named` the hold of each shown name that has its token and slot. `is_below_init` is whether
-    the parent of the launcher is the process of go_on_in_child.
+    the parent of the launcher is process 1. `pair` is the Lower of --tree.
     """
 
     names: "list[str]" = []  # of a run whose plan was refused
@@ -86,6 +89,8 @@ class Run:
             self.own_listeners.append(Verbose())
         if not plan.is_socket:
             self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
+        self.pair: Lower | None = None
+        self.local_holds: dict[str, Ticket] = {}
         self.pid: int | None = None
         self.outcome: int | None = None
         self.starter: Starter | None = None
@@ -104,18 +109,27 @@ class Run:
             if hear is not None:
                 hear(self)
 
+    def divide(self) -> None:
+        """With --tree go on in the lower one of two processes. Raises SoloError, UsageError."""
+        if self.plan.tree:
+            from solo.process.pair import go_on_below
+
+            self.pair = go_on_below(self)
+            self.own_listeners.append(self.pair)
+
     def prepare(self) -> None:
         """Make all that can fail before a name is wanted. Raises SoloError, UsageError."""
         plan, environment = self.plan, self.environment
         path = find_command(self.command[0], environment.get(b"PATH"), *self.command[1:2])
         self.starter = starter = Starter(path, self.command, environment, self.inherited)
+        starter.pair = self.pair
         if plan.chdir is not None:
             starter.path, starter.directory = make_absolute(path), open_working_directory(plan.chdir)
         if plan.timeout is not None or plan.tree or plan.is_remote or plan.notify is not None:
             from solo.process.limits import Termination
 
             self.termination = Termination(plan)
-        if plan.no_orphan or plan.locks_files or plan.is_socket or plan.is_remote:
+        if plan.no_orphan or plan.locks_files and not plan.tree or plan.is_socket or plan.is_remote:
             from solo.process.prctl import make_die_with
 
             starter.die_with = make_die_with()
@@ -135,7 +149,7 @@ class Run:
         for variable in acquire.OF_SOME_RUNS:
             environment.pop(variable, None)  # of a run around this one
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
-        if self.record.origin.pid_namespace != FIRST_PID_NAMESPACE and not plan.is_socket:
+        if self.record.origin.pid_namespace != FIRST_PID_NAMESPACE and not (plan.is_socket or plan.tree):
             from solo.process.holder import Holder
 
             starter.holder = Holder(self.record.origin)
@@ -205,11 +219,16 @@ class Run:
         supervise.close_descriptors(kept, None if self.remote is None else self.remote.inherited_descriptors)
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
-        self.status = supervise.wait(self.process)
+        status = supervise.wait(self.process)
         if self.remote is not None:
             self.remote.lease.dead_man.disarm()  # nothing is left to kill
+        self.note_end(status, begin)
+
+    def note_end(self, status: int, begin: float) -> None:
+        """Note how the command has ended, which began at that moment of the monotonic clock."""
+        self.status = status
         self.seconds = monotonic() - begin
-        self.code = posix.waitstatus_to_exitcode(self.status)
+        self.code = posix.waitstatus_to_exitcode(status)
         if self.termination is not None:
             self.outcome = LEASE_LOST if self.termination.loss else TIMED_OUT if self.termination.is_timed_out else None
 

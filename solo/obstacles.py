@@ -106,13 +106,13 @@ def list_living(queue: "Queue", files: "Iterable[str]") -> "list[Ticket]":
 
 
 def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None) -> "list[Ticket]":
-    """Return those of `holds` whose launcher or command is `keep` or an ancestor of this process or of `keep`."""
+    """Return those of `holds` whose launchers or command are `keep` or an ancestor of this process or of `keep`."""
     if not holds:
         return []
     ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}
     here = queue.origin.pid_namespace
     known = [(hold, hold.record) for hold in holds if hold.record and hold.record.origin.pid_namespace == here]
-    named = [(hold, ancestors & {record.launcher, record.child}) for hold, record in known]
+    named = [(hold, ancestors & {record.launcher, record.child, record.outer}) for hold, record in known]
     if not any(processes for _, processes in named):
         return []
     from solo.process.owners import vouches  # whose owner may be believed

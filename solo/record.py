@@ -40,6 +40,7 @@ class Record:
     `is_guarded`: a holder (process/holder.py) keeps the ticket locked until that process has ended, or with --fd until
     the descriptor is closed everywhere. `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note,
     or "". `retained` are the numbers of the holds that a program keeps while this ticket waits, None of a launcher: all.
+    `outer` is the process above the launcher with --tree, or None (process/pair.py); `is_alone`: it was killed.
     """
 
     tree: "float | None" = None
@@ -51,6 +52,8 @@ class Record:
     is_timed = is_guarded = is_generated = False
     descriptor: "Descriptor | None" = None
     retained: "list[int] | None" = None
+    outer: "Process | None" = None
+    is_alone = False
 
     def __init__(
         self, launcher: "Process", origin: Origin, uid: int, claim: Claim, names: "list[str]", command: "list[bytes]"
@@ -78,8 +81,15 @@ class Record:
 
     @property
     def holder(self) -> "Process":
-        """The process that a user knows as the holder: the launcher, or the process of a kept hold."""
-        return self.launcher if self.keep is None or self.child is None else self.child
+        """The process that a user knows as the holder: the one that was started, or the process of a kept hold."""
+        if self.keep is not None and self.child is not None:
+            return self.child
+        return self.launcher if self.is_alone else self.outermost
+
+    @property
+    def outermost(self) -> "Process":
+        """The process that the caller started: the launcher, with --tree the one above it. It may have been killed."""
+        return self.outer or self.launcher
 
     def claiming(self, claim: Claim) -> "Record":
         """Return a copy that differs in the claim, without slots and child."""
@@ -98,6 +108,7 @@ def format_record(record: Record) -> bytes:
         f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n".encode()
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
         + (b"keep %d %d\n" % record.keep if record.keep else b"")
+        + (b"outer %d %d\n" % record.outer if record.outer else b"")
         + (b"timed 1\n" if record.is_timed else b"")
         + (b"guarded 1\n" if record.is_guarded and record.descriptor is None else b"")
         + (format_descriptor(record.descriptor) if record.descriptor else b"")
@@ -166,6 +177,7 @@ def parse_record(data: bytes) -> "Record | None":
         record.slot = [parse_range(text) for text in fields.get(b"slot", b"").split()]
         record.via, record.note = decode(unquote(fields.get(b"via", b""))), parse_note(fields.get(b"note", b""))
         record.keep = parse_process(fields[b"keep"]) if b"keep" in fields else None
+        record.outer = parse_process(fields[b"outer"]) if b"outer" in fields else None
         record.uptime = parse_since(fields[b"uptime"]) if b"uptime" in fields else None
         record.descriptor = parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None
         record.is_guarded = b"guarded" in fields or record.descriptor is not None

@@ -108,8 +108,11 @@ class Child:
 
     `termination` enforces the time limit and ends descendants; None without either. `is_refused`: it failed before its
     exec. `stopped_by` is the signal that stopped it, or 0; `got_stop` whether the launcher has got such a signal as
-    well, `was_stopped` whether it has stopped with it, and not seen SIGCONT yet.
+    well, `was_stopped` whether it has stopped with it, and not seen SIGCONT yet. With --tree, `pair` is our end of it.
     """
+
+    send = staticmethod(posix.kill)
+    pair: "Any" = None  # process/pair.py
 
     def __init__(self, pid: int, start: int, go: int) -> None:
         self.pid, self.start, self.go = pid, start, go
@@ -122,13 +125,15 @@ class Child:
 class Starter:
     """Starts the command from its `path`, `words` (argv), `environment` and `inherited` state. `die_with` makes a process
     die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or None. `child` is the forked
-    command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py, or None.
+    command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py, or None; `pair` is the
+    Lower of process/pair.py, or None.
     """
 
     die_with: "Callable[[int], None] | None" = None
     directory: "int | None" = None
     child: "Child | None" = None
     holder: "Any" = None
+    pair: "Any" = None
 
     def __init__(
         self, path: str, words: "list[str]", environment: "dict[bytes, bytes]", inherited: InheritedState
@@ -150,13 +155,15 @@ class Starter:
                 self.holder.begin((child.pid, child.start), [hold for hold in holds if isinstance(hold, Ticket)])
                 if termination is not None:
                     termination.strangers.add(self.holder.process)
+            if self.pair is not None:
+                self.pair.begin(child.pid, holds)
             send_go(child.go, b"\0".join([*variables, GO]))
         except BaseException:
             self.dismiss()
             raise
         if termination is not None:
             termination.begin(child.pid)
-        child.termination = termination
+        child.termination, child.pair = termination, self.pair
         close(child.go)
         return child
 
@@ -215,9 +222,9 @@ class Starter:
         """Return the command's environment, in the child: with `variables` added and pids of the launcher replaced."""
         environment = self.environment
         environment.update([variable.partition(b"=")[::2] for variable in variables])
-        launcher_pid = b"%d" % launcher
+        executed_pid = b"%d" % (launcher if self.pair is None else self.pair.upper[0])
         for variable in NAMING_A_PID:
-            if environment.get(variable) == launcher_pid:
+            if environment.get(variable) == executed_pid:
                 environment[variable] = b"%d" % posix.getpid()
                 if variable == b"LISTEN_PID":
                     environment.pop(b"LISTEN_PIDFDID", None)  # the same by pidfd; sd_listen_fds does without it

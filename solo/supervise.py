@@ -123,8 +123,14 @@ def react(info: "struct_siginfo | None", child: Child) -> None:
         reap(child)
         if child.status is not None and child.termination is None:
             return  # return at once: a waiter may be next
+    if child.pair is not None:
+        return child.pair.react(info, child)
+    act(info, must_forward(info, child), child)
+
+
+def act(info: "struct_siginfo", is_forwarded: bool, child: Child) -> None:
+    """Stop, forward or end the tree as the signal demands."""
     note_stop(info, child)
-    is_forwarded = must_forward(info, child)
     if is_forwarded:
         forward(info.si_signo, child)
     if child.termination is not None:
@@ -151,6 +157,8 @@ def reap(child: Child) -> None:
             return
         if pid == 0:
             return
+        if child.pair is not None and child.pair.collect(pid, status, child):
+            continue
         if pid == child.pid and child.status is None:
             if posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status):
                 child.stopped_by = posix.WSTOPSIG(status) if posix.WIFSTOPPED(status) else 0
@@ -173,7 +181,7 @@ def stop_too(child: Child) -> None:
     """Stop the launcher as the command was stopped, so that the shell notices. Do nothing if only the command got the
     signal and there is no terminal: a SIGCONT for the command alone would leave the launcher stopped, with the name held.
     """
-    info = _signal.sigtimedwait({SIGCHLD, SIGCONT}, STOP_DELAY)
+    info = _signal.sigtimedwait({SIGCHLD, SIGCONT, kernel.WAKE_SIGNAL}, STOP_DELAY)
     if info is not None:
         return react(info, child)
     if not (child.got_stop or _signal.sigpending() & STOPPING or has_terminal()):
@@ -242,7 +250,7 @@ def forward(signal: int, child: Child) -> None:
     if child.status is not None:
         return  # reaped: the pid may be in use again
     try:
-        posix.kill(child.pid, signal)
+        child.send(child.pid, signal)
     except OSError:
         pass  # now of another user (sudo): the sender could not have signalled it either
 

@@ -93,6 +93,8 @@ class FileTicket(Ticket):
                 self.record = parse_record(data)
                 if self.record is not None:
                     follow_clock(self.record, self.queue.origin)
+                    if self.record.outer is not None:
+                        follow_pair(self.record, self.record.outer, self.queue.origin)
         return self.record
 
     def complete(self, child: "Process") -> None:
@@ -420,6 +422,14 @@ def follow_clock(record: "Record", mine: "Origin") -> None:
         since = time() - (read_uptime(mine) - record.uptime)
         if abs(since - record.since) >= LEAST_STEP:
             record.since = since
+
+
+def follow_pair(record: "Record", outer: "Process", mine: "Origin") -> None:
+    """Make the process above the launcher the launcher if that was killed, and note if it was killed itself."""
+    if is_alive(*record.launcher, record.origin, mine) is False:
+        record.launcher = outer
+    else:
+        record.is_alone = is_alive(*outer, record.origin, mine) is False
 
 
 def read_boot_time(mine: "Origin") -> float:

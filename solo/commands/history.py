@@ -94,7 +94,7 @@ def find_states(queue: Any) -> dict[tuple[int, int], Any]:
         return {}
     try:
         holds = [(hold.record, ORPHANED if is_orphaned(hold) else hold.state) for hold in list_holds(queue)]
-        return {(record.launcher[0], record.child[0]): state for record, state in holds if record and record.child}
+        return {(record.outermost[0], record.child[0]): state for record, state in holds if record and record.child}
     except SoloError:
         return {}  # a damaged ticket: the outcome is unknown
 

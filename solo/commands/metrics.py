@@ -78,7 +78,7 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
     def visit(row: Any, ticket: Any) -> None:
         record = ticket.record
         if record is not None:
-            living.add((row["name"], record.launcher[0]))
+            living.add((row["name"], record.outermost[0]))
             generated.update({row["name"]} if record.is_generated else ())
 
     nothing = {"solo_held": 0, "solo_waiting": 0}

@@ -75,7 +75,10 @@ class Notifier(Listener):
             if watcher == 0:
                 self.watch(make)
             if strangers is not None:
-                strangers.add((watcher, read_stat(watcher).start))
+                stranger = watcher, read_stat(watcher).start
+                strangers.add(stranger)
+                if self.run is not None and self.run.pair is not None:
+                    self.run.pair.spare(stranger)
             if waits:
                 wait_end(watcher, LIMIT + 1, ENDING)
         except OSError as error:
@@ -129,12 +132,15 @@ class Notifier(Listener):
 
 def is_first_of_unit(run: "Any") -> bool:
     """Return whether all other processes are killed when this one ends: process 1, its child, or the first of a unit."""
-    if posix.getpid() == 1 or run is not None and run.is_below_init:
+    pid, parent = posix.getpid(), posix.getppid()
+    if pid == 1 or run is not None and run.is_below_init:
         return True
+    if run is not None and run.pair is not None:
+        pid, parent = parent, read_stat(parent).parent
     main = posix.environ.get(b"SYSTEMD_EXEC_PID")
     if main is None:  # systemd before 248
-        return posix.getppid() == 1 and b"INVOCATION_ID" in posix.environ
-    return main == b"%d" % posix.getpid()
+        return parent == 1 and b"INVOCATION_ID" in posix.environ
+    return main == b"%d" % pid
 
 
 def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> "int | None":

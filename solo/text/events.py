@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         inherited: Any
         own_listeners: list[Any]
         is_below_init: bool
+        pair: Any
 
 
 # The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are events of the journal.

@@ -166,7 +166,7 @@ def find_claims(ticket: Any, record: Any) -> tuple[dict[str, int], dict[str, Any
     trusted = is_trusted(ticket)
     if not trusted and record.uid != ticket.owner_uid:
         claims["user"] = find_user(record.uid)
-    for key, process in (("launcher", None if record.is_kept else record.launcher), ("child", record.child)):
+    for key, process in (("launcher", None if record.is_kept else record.holder), ("child", record.child)):
         if process and process[0]:
             pid = find_pid(process, *find_origins(ticket))
             if pid and (trusted or vouches(ticket, process)):
