@@ -62,6 +62,7 @@ class Run:
 
     names: "list[str]" = []  # of a run whose plan was refused
     own_listeners: "list[Any]" = []
+    pair: "Lower | None" = None
 
     def __init__(self, typed: "Typed", command: "list[str]", listeners: "list[Any]", is_below_init: bool) -> None:
         self.is_below_init = is_below_init
@@ -89,7 +90,6 @@ class Run:
             self.own_listeners.append(Verbose())
         if not plan.is_socket:
             self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
-        self.pair: Lower | None = None
         self.local_holds: dict[str, Ticket] = {}
         self.pid: int | None = None
         self.outcome: int | None = None
@@ -220,6 +220,8 @@ class Run:
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
         status = supervise.wait(self.process)
+        if self.pair is not None:
+            self.pair.say("over")
         if self.remote is not None:
             self.remote.lease.dead_man.disarm()  # nothing is left to kill
         self.note_end(status, begin)

@@ -100,10 +100,8 @@ def wait(child: Child) -> int:
             info = _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
         except OSError:
             # The command or its tree still runs: keep the name whatever failed.
-            if child.status is not None:
-                sleep(PAUSE)
-            else:
-                child.status = posix.waitpid(child.pid, 0)[1]
+            sleep(PAUSE)
+            reap(child)
             continue
         try:
             react(info, child)

@@ -31,6 +31,7 @@ BACKLOG = 4096  # each connection stays in it, as nobody accepts
 NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
+WORDS_SIZE = 1 << 20  # bytes
 MASKS = (b"0", b"1000", b"1000000", b"1001000")  # of packaging/stub.c, before the words of an installed solo
 MOST_NAMES = 3  # in the address of a ticket at a parent
 OF_PAIR = FIRST, SECOND = "1", "2"  # instead of names: for which name of a pair that solo made from a command
@@ -323,10 +324,19 @@ def make_record(ticket: SocketTicket) -> "Record | None":
             if pid and read_namespace(ticket.owner, "pid") == origin.pid_namespace:
                 stat = read_stat(pid)
                 record.child = (pid, stat.start) if stat.parent == ticket.owner else None
+            if record.tree is not None:
+                record.outer = find_outer(ticket.owner)
     except OSError:
         pass  # it has just ended
     record.since = follow_clock(since, record.launcher[1], record.child)
     return record
+
+
+def find_outer(launcher: int) -> "Process | None":
+    """Return the process above the launcher of --tree, which has the same words; None if it was killed."""
+    outer = read_stat(read_stat(launcher).parent)
+    words = [read_file(f"/proc/{pid}/cmdline", WORDS_SIZE) for pid in (outer.pid, launcher)]
+    return (outer.pid, outer.start) if words[0] == words[1] else None
 
 
 def follow_clock(since: float, start: int, child: "Process | None") -> float:
@@ -341,7 +351,7 @@ def follow_clock(since: float, start: int, child: "Process | None") -> float:
 
 def read_command(pid: int) -> "tuple[list[bytes], str]":
     """Return the command of a launcher, its words after its own options, and its --note or ""."""
-    words = read_file(f"/proc/{pid}/cmdline", 1 << 20).split(b"\0")[:-1]
+    words = read_file(f"/proc/{pid}/cmdline", WORDS_SIZE).split(b"\0")[:-1]
     for at, word in enumerate(words):
         if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.pyz"):
             own = words[at + 1 :]

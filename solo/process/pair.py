@@ -200,7 +200,7 @@ class Upper(End):
         super().__init__(run, socket)
         self.lower = lower
         self.termination = termination
-        self.has_lower_ended = self.is_void = False
+        self.has_lower_ended = self.is_void = self.is_over = False
         self.end: int | None = None  # the status of waitpid(2) with which all ended
         self.began = 0.0  # on the monotonic clock
         self.unheard: list[tuple[Any, bool]] = []  # passed on and not answered yet; whether it was forwarded
@@ -241,10 +241,11 @@ class Upper(End):
             supervise.stop_too(child)
 
     def pass_on(self, info: "Any", is_forwarded: bool, child: Child) -> None:
-        if child.pid == self.lower:
-            if is_forwarded:
-                supervise.forward(info.si_signo, child)
-        elif is_forwarded or info.si_signo in ENDING:
+        if not is_forwarded and (child.pid == self.lower or info.si_signo not in ENDING):
+            return
+        if child.pid == self.lower or self.is_over:
+            self.send(self.lower, info.si_signo)
+        else:
             self.termination.is_ordered |= self.termination.is_order(info, child)
             self.unheard.append((info, is_forwarded))
             self.say(info.si_signo, info.si_pid, info.si_code, info.si_uid, int(is_forwarded))
@@ -289,6 +290,8 @@ class Upper(End):
                     del self.unheard[at]
             elif word == b"spare":
                 self.termination.strangers.add((int(more[0]), int(more[1])))
+            elif word == b"over":
+                self.is_over = True
             elif word == b"void":
                 self.is_void = True
             elif word == b"end":
@@ -344,7 +347,12 @@ def go_on_below(run: "Any") -> Lower:
         raise SoloError(f"cannot fork: {error.strerror}") from None
     if pid:
         theirs.close()
-        Upper(run, ours, pid, termination).stand_by()
+        try:
+            Upper(run, ours, pid, termination).stand_by()
+        except BaseException:
+            supervise.mirror(posix.waitpid(pid, 0)[1])  # as memory ran out, perhaps: the lower one goes on
+        finally:
+            posix._exit(SoloError.status)
     ours.close()
     record = run.record
     record.outer, record.launcher = record.launcher, read_self()
