@@ -83,9 +83,12 @@ class Lower(End):
     def has_upper(self) -> bool:
         return posix.getppid() == self.upper[0]
 
-    def wake(self) -> None:
-        if self.has_upper():
-            posix.kill(self.upper[0], WAKE_SIGNAL)
+    def wake(self, signal: int = WAKE_SIGNAL) -> None:
+        try:
+            if self.has_upper():
+                posix.kill(self.upper[0], signal)
+        except OSError:
+            pass  # it sees messages at the next signal, too
 
     def begin(self, child: int, holds: "Iterable[Any]") -> None:
         """Share the `holds` of the command, just before its exec. Raises OSError, SoloError."""
@@ -167,8 +170,8 @@ class Lower(End):
     def ended(self, run: "Any") -> None:
         """Say how the run ended. The upper one then waits only for us, not for what we leave, as a watcher of --notify."""
         self.say("end", run.status if run.outcome is None else run.outcome << 8)
-        if run.plan.is_socket and self.has_upper():
-            posix.kill(self.upper[0], SIGCONT)  # its copy of the socket keeps the name
+        if run.plan.is_socket:
+            self.wake(SIGCONT)  # its copy of the socket keeps the name
 
 
 class Kept:

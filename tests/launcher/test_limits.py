@@ -178,7 +178,7 @@ def test_timeout_or_sigterm_kills_the_whole_tree_after_grace(lab, via, then):
 def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
     """As one to a command that runs as another user."""
     inner = "sh -c 'trap \"echo term; exit\" TERM; echo $$; while :; do sleep 0.05; done'"
-    words, denied = ("--tree", "-t", "1s", "-k", "1s"), inject(lab, "kill:error=EPERM")
+    words, denied = ("--tree", "-t", "1s", "-k", "1s"), inject(lab, "kill:error=EPERM", follow=True)
     process = lab.hold("job", *words, script=f"{inner} & wait", prefix=denied)
     child = lab.list()[0]["child"]
 
@@ -233,7 +233,7 @@ def test_tree_spares_an_earlier_child_that_sends_no_signal_at_its_end(lab):
 @pytest.mark.tool("strace")
 def test_tree_holds_while_proc_cannot_be_listed(lab):
     blind = "strace -D -qq -o $LAB/trace -P /proc -e trace=openat -e inject=openat:error=ENFILE:when=2..4"
-    tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
+    tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & kill -KILL \\$PPID; exit 3"  # the upper process lists it
     shell = lab.start_shell(f'sleep 99 & echo $!; exec {blind} $SOLO --tree -n job -- sh -c "{tree}"')
     earlier = int(read_line(shell))
 
@@ -260,11 +260,11 @@ def test_only_a_launcher_with_children_lists_all_processes(lab, earlier, lists):
 @pytest.mark.tool("strace")
 def test_tree_holds_while_sigwaitinfo_fails(lab):
     tree = "setsid sh -c 'sleep 3; echo over >>$LAB/log' & exit 3"
-    fail = inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4")
+    fail = inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4", follow=True)
 
     result = lab.run("--tree", "-n", "job", "--", "sh", "-c", tree, prefix=fail)
 
-    assert (result.returncode, lab.read_log(), count_injected(lab)) == (3, ["over"], 3)
+    assert (result.returncode, lab.read_log()) == (3, ["over"]) and count_injected(lab) >= 3
 
 
 def test_descendant_gets_sigterm_once(lab):

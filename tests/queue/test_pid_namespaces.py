@@ -139,7 +139,7 @@ class Killed:
 
 @pytest.mark.host
 def test_stop_ends_an_orphan_and_its_holder(lab):
-    killed = Killed(lab, "--tree")
+    killed = Killed(lab)
 
     ended = lab.run("stop", "job").stdout.decode()
 
@@ -178,17 +178,6 @@ def test_holder_ends_with_a_launcher_that_ends(lab):
     _, seen, _ = finish(lab.start_words(*INNER, "/usr/bin/python3", "-c", script))
 
     assert [entry for entry in seen.split() if entry.isdigit()] == ["1"]
-
-
-def test_tree_does_not_wait_for_the_holder(lab):
-    """A stopped holder does not see the end of the command."""
-    inside = (*INNER, "sh", "-c", '"$@"; echo $?', "sh")
-    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "echo; read line; exit 3", prefix=inside)
-    assert read_line(process) == ""
-    _, launcher, *_ = find_chain(process)
-    os.kill(find_children(launcher)[1], signal.SIGSTOP)
-
-    assert finish(process)[1] == "3\n"
 
 
 @pytest.mark.host

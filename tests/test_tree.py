@@ -1,0 +1,549 @@
+"""The two processes of --tree: SIGKILL of either, and of the caller's process group, never starts a second tree."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+import tally
+from conftest import (
+    NOBODY,
+    PATIENCE,
+    TESTS,
+    finish,
+    kill,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+    write_program,
+)
+from fleet import find_children
+from test_process_1 import INNER
+
+UPPER, LOWER, GROUP = "upper", "lower", "group"
+WITNESS = str(TESTS / "witness.sh")
+PROBE = (sys.executable, "-IS", TESTS / "probe.py", "signals")
+# A process in a session of its own, which ends once its stdin is closed; then the command ends, or goes on.
+DAEMON = 'setsid sh -c "echo \\$\\$; exec >&- 2>&-; read line" <&3 &'
+ENDS, STAYS = "sleep 0.01; exit 3", "read line; exit 3"
+
+
+@pytest.fixture
+def trees():
+    """Return the trees of the test: what still lives of them is killed after it."""
+    made = []
+    yield made
+    for process in made:
+        for pid in (process.daemon, process.lower):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def plant(lab, trees):
+    """Return a function that starts a tree, as leader of a process group, with the pids `lower` and `daemon`."""
+
+    def start(*words, then=ENDS, **options):
+        script = f"exec 3<&0; {DAEMON} {then}"
+        options = {"start_new_session": True, **options}
+        process = lab.start("--tree", *words, "-n", "job", "--", "sh", "-c", script, **options)
+        process.daemon = int(read_line(process))
+        [process.lower] = find_children(process.pid)
+        trees.append(process)
+        return process
+
+    return start
+
+
+def hit(process, victim):
+    """SIGKILL one of the two processes, or the whole group; return once it is dead."""
+    if victim == LOWER:
+        os.kill(process.lower, signal.SIGKILL)
+        wait_dead(process.lower)
+    elif victim == UPPER:
+        kill(process)
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(PATIENCE)
+
+
+def has_ended(lab):
+    """Return whether the command has ended, of which descendants are left."""
+    return read_state(lab.list()[0]["child"]) in ("gone", "Z")
+
+
+def find_ends(lab):
+    return [row["outcome"] for row in lab.history() if row["outcome"] != "skipped"]
+
+
+# --- the name, the status, the history -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("then", [ENDS, STAYS], ids=["command ended", "command runs"])
+@pytest.mark.parametrize("words", [(), ("--flock", "file"), ("--fcntl", "file")], ids=["plain", "flock", "fcntl"])
+@pytest.mark.parametrize("victim", [UPPER, LOWER, GROUP])
+def test_name_is_held_until_the_last_descendant_has_ended(lab, plant, victim, words, then):
+    process = plant(*words, then=then, cwd=lab.path)
+    if then is ENDS:
+        until(lambda: has_ended(lab))
+
+    hit(process, victim)
+
+    assert lab.run("-n", "job", *words, "true", cwd=lab.path).returncode == 75
+    assert not words or lab.run("-n", "other", *words, "true", cwd=lab.path).returncode == 75
+    waiter = lab.start("-w", "forever", "-n", "job", *words, "echo", "ran", cwd=lab.path)
+    until(lambda: lab.count_waiting("job") == 1)
+    assert read_state(process.daemon) == "S"
+    process.stdin.close()
+    assert finish(waiter)[:2] == (0, "ran\n")
+    assert process.wait(PATIENCE) == (3 if victim == LOWER else -signal.SIGKILL)
+    until(lambda: "running" not in find_ends(lab))
+    assert find_ends(lab) == ["signaled" if victim == GROUP and then is STAYS else "failed", "ok"]
+
+
+@pytest.mark.parametrize("victim", [UPPER, LOWER])
+def test_nothing_is_left_in_the_queue(lab, plant, victim):
+    process = plant()
+    hit(process, victim)
+    process.stdin.close()
+    wait_dead(process.lower)
+    process.wait(PATIENCE)
+
+    assert os.listdir(lab.directory / "job") == [".gate"]
+
+
+@pytest.mark.parametrize("script, status", [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)])
+@pytest.mark.parametrize("victim", [None, LOWER])
+def test_status_is_that_of_the_command(lab, victim, script, status):
+    process = lab.hold("job", "--tree", script=f"echo $$; read line; {script}")
+    if victim:
+        [lower] = find_children(process.pid)
+        os.kill(lower, signal.SIGKILL)
+        wait_dead(lower)
+
+    _, _, err = finish(process)
+
+    assert process.returncode == status
+    assert err == (f"solo: job: its launcher, pid {lower}, was killed: waiting for pid {process.child}\n" if victim else "")
+
+
+@pytest.mark.parametrize("command, status", [("nosuchcommand", 127), ("/", 126)])
+def test_status_of_a_command_that_cannot_start(lab, command, status):
+    result = lab.run("--tree", "-n", "job", command)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (status, 1)
+
+
+@pytest.mark.parametrize("victim", [UPPER, LOWER, GROUP])
+@pytest.mark.parametrize("then", ["exit 3", "kill -KILL $$"])
+def test_end_is_notified_and_journalled_once(lab, plant, victim, then):
+    note = lab.path / "note"
+    line = f"echo $SOLO_OUTCOME >>{note}"
+    process = plant("--notify", line, then=f"read line; {then}")
+    hit(process, victim)
+
+    process.stdin.close()
+
+    wait_dead(process.lower)
+    until(note.exists)
+    outcome = "failed" if victim != GROUP and then == "exit 3" else "signaled"
+    until(lambda: note.read_text() == f"{outcome}\n")
+    assert find_ends(lab) == [outcome] and lab.list() == []
+
+
+# --- what people see -----------------------------------------------------------------------------------------------
+
+
+def test_launcher_that_people_see_is_the_process_they_started(lab, plant, via):
+    process = plant(then=STAYS)
+
+    [row] = lab.list()
+    busy = lab.run("-n", "job", "true").stderr.decode()
+    shown = lab.run("show", "--via", via, "job").stdout.decode()
+
+    assert row["launcher"] == process.pid and row["state"] == "held"
+    assert f"by pid {process.pid} (sh " in busy and f" by pid {process.pid} (" in shown
+    assert f" {process.lower} " not in shown
+    hit(process, UPPER)
+    assert [(row["launcher"], row["state"]) for row in lab.list()] == [(process.lower, "held")]
+
+
+def test_killed_lower_process_leaves_the_other_as_launcher(lab, plant):
+    process = plant(then=STAYS)
+    hit(process, LOWER)
+
+    [row] = lab.list()
+    [run] = lab.history()
+
+    assert (row["launcher"], row["state"], run["launcher"], run["outcome"]) == (process.pid, "held", process.pid, "running")
+
+
+def test_descendant_is_refused_the_name_of_its_tree(lab, plant):
+    inner = "$SOLO -w forever -n job true 2>&1; echo $?"
+    for victim in (None, LOWER, UPPER):
+        process = plant(then=f"read line; {{ {inner}; }} >$LAB/{victim}; exit 3")
+        if victim:
+            hit(process, victim)
+        process.stdin.close()
+        process.wait(PATIENCE)
+        said = lab.path / str(victim)
+        until(lambda said=said: said.exists() and said.read_text().endswith("\n125\n"))
+        assert ": it would wait for itself\n" in said.read_text()
+        until(lambda: lab.list() == [])
+
+
+# --- signals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def probed(lab):
+    """Return a tree whose command prints the signals that it gets."""
+    process = lab.start("--tree", "-n", "job", "--", *PROBE)
+    read_line(process)
+    [process.lower] = find_children(process.pid)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("to", [UPPER, LOWER])
+def test_signal_to_either_reaches_the_command_once(probed, to, number):
+    pid = probed.pid if to == UPPER else probed.lower
+    for _ in range(2):
+        os.kill(pid, number)
+        assert read_line(probed) == str(int(number))
+    os.kill(pid, signal.SIGTERM)
+
+    assert finish(probed)[:2] == (0, "15\n")
+
+
+def test_signal_to_both_from_one_sender_reaches_the_command_once(probed):
+    for _ in range(2):
+        os.kill(probed.pid, signal.SIGUSR1)
+        os.kill(probed.lower, signal.SIGUSR1)
+        assert read_line(probed) == "10"
+        subprocess.run(["kill", "-WINCH", str(probed.pid)])  # another sender; it comes after both
+        assert read_line(probed) == "28"
+    os.kill(probed.pid, signal.SIGTERM)
+
+    assert finish(probed)[:2] == (0, "15\n")
+
+
+def test_signal_that_a_killed_launcher_had_not_acted_on_is_not_lost(probed):
+    os.kill(probed.lower, signal.SIGSTOP)
+    until(lambda: read_state(probed.lower) == "T")
+    os.kill(probed.pid, signal.SIGUSR1)
+    until(lambda: not int(open(f"/proc/{probed.pid}/status").read().split("ShdPnd:\t")[1].split()[0], 16))
+    until(lambda: read_state(probed.pid) == "S")
+
+    os.kill(probed.lower, signal.SIGKILL)
+
+    assert read_line(probed) == "10"
+    probed.terminate()
+    assert finish(probed)[:2] == (0, "15\n")
+
+
+@pytest.mark.parametrize("victim", [None, UPPER, LOWER])
+def test_sigterm_ends_the_tree_whoever_is_left(lab, plant, victim):
+    process = plant(then="exec sleep 99")
+    if victim:
+        hit(process, victim)
+
+    os.kill(process.lower if victim == UPPER else process.pid, signal.SIGTERM)
+
+    wait_dead(process.daemon)
+    assert process.wait(PATIENCE) == (-signal.SIGKILL if victim == UPPER else -signal.SIGTERM)
+    until(lambda: lab.list() == [])
+
+
+@pytest.mark.parametrize("stopped", [(UPPER,), (LOWER,), (UPPER, LOWER)])
+def test_stop_ends_a_tree_of_stopped_launchers(lab, plant, via, stopped):
+    process = plant(then="exec sleep 99")
+    for each in stopped:
+        pid = process.pid if each == UPPER else process.lower
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda pid=pid: read_state(pid) == "T")
+
+    ended = lab.run("stop", "--via", via, "job")
+
+    assert ended.returncode == 0 and f"job: ended pid {process.pid} ".encode() in ended.stdout
+    assert read_state(process.daemon) in ("gone", "Z")
+
+
+@pytest.mark.parametrize("victim", [UPPER, LOWER])
+@pytest.mark.parametrize("then", ["exec sleep 99", ENDS])
+def test_stop_and_timeout_end_the_tree_after_a_kill(lab, plant, victim, then):
+    process = plant(then=then)
+    hit(process, victim)
+    assert lab.run("stop", "job").returncode == 0
+    wait_dead(process.daemon)
+
+    process = plant("--timeout", "1s", then=then)
+    hit(process, victim)
+    wait_dead(process.daemon)
+    assert process.wait(PATIENCE) == (124 if victim == LOWER else -signal.SIGKILL)
+    until(lambda: find_ends(lab)[-1] == "timed out")
+
+
+# --- the tree ends with its launcher -------------------------------------------------------------------------------
+
+DIES = [
+    *(("--no-orphan", victim, "file") for victim in (UPPER, LOWER, GROUP)),
+    *((words, LOWER, "socket") for words in ("--via socket", "--via socket --no-orphan")),
+]
+
+
+@pytest.mark.parametrize("line, victim, via", DIES)
+def test_tree_ends_before_the_next_run_starts(lab, plant, line, victim, via):
+    process = plant(*line.split(), then="exec sleep 99")
+    waiter = lab.start("-w", "forever", "--via", via, "-n", "job", "sh", "-c", f"kill -0 {process.daemon} && echo beside")
+
+    hit(process, victim)
+
+    assert finish(waiter)[:2] == (1, "")
+
+
+def test_other_trees_live_on(lab, plant):
+    """A witness of the test before."""
+    process = plant("--via", "socket", then="exec sleep 99")
+
+    hit(process, UPPER)
+
+    assert lab.run("--via", "socket", "-n", "job", "true").returncode == 75
+    assert read_state(process.daemon) == "S"
+
+
+@pytest.mark.parametrize("victim", [UPPER, LOWER])
+def test_killed_waiter_leaves_the_queue(lab, victim, via):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "--tree", "-n", "job", "sh", "-c", "echo ran >>$LAB/log")
+    until(lambda: lab.count_waiting("job") == 1)
+    [waiter.lower] = find_children(waiter.pid)
+
+    hit(waiter, victim)
+
+    wait_dead(waiter.lower)
+    assert waiter.wait(PATIENCE) == -signal.SIGKILL
+    finish(holder)
+    assert lab.run("-n", "job", "true").returncode == 0 and lab.read_log() == []
+
+
+# --- places --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_process_1_goes_on_after_its_launcher_was_killed(lab):
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "echo; read line; exit 7", prefix=INNER)
+    read_line(process)
+    [first] = find_children(process.pid)
+    [lower] = find_children(first)
+
+    os.kill(lower, signal.SIGKILL)
+    wait_dead(lower)
+
+    assert lab.run("-n", "job", "true").returncode == 75
+    assert lab.run("-n", "job", "true", prefix=INNER).returncode == 75
+    assert finish(process)[0] == 7
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("victim", [UPPER, LOWER])
+def test_tree_in_a_container_keeps_the_name_from_another_container(lab, victim):
+    inside = (*INNER, "sh", "-c", '"$@"; cat', "sh")
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "echo; read line", prefix=inside)
+    read_line(process)
+    [first] = find_children(process.pid)
+    [upper] = find_children(first)
+    [lower] = find_children(upper)
+    [command] = find_children(lower)
+
+    os.kill(upper if victim == UPPER else lower, signal.SIGKILL)
+    wait_dead(upper if victim == UPPER else lower)
+
+    assert lab.run("-n", "job", "true", prefix=INNER).returncode == 75
+    os.kill(command, signal.SIGKILL)
+    wait_dead(lower if victim == UPPER else upper)
+    result = lab.run("-n", "job", "true", prefix=INNER)
+    assert (result.returncode, result.stderr) == (0, b"")
+    process.stdin.close()
+    process.wait(PATIENCE)
+
+
+@pytest.mark.root
+@pytest.mark.tool("setpriv", "prlimit")
+def test_descriptors_on_their_way_are_no_obstacle(common):
+    """Those of a user, all together, may not be more than RLIMIT_NOFILE of the sender."""
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    limited = ("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "prlimit", "--nofile=24")
+    started = [common.start("--tree", "-n", f"job{at}", "true", prefix=limited) for at in range(12)]
+
+    assert [finish(process)[::2] for process in started] == [(0, "")] * 12
+
+
+def test_more_holds_than_one_message_takes(lab):
+    names = [word for at in range(300) for word in ("-n", f"job{at}")]
+
+    assert lab.run("--tree", *names, "true").returncode == 0
+
+
+def test_alarm_from_before_the_exec_ends_waiter_and_command(lab):
+    code = "import posix, sys, _signal; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])"
+    alarm = (sys.executable, "-IS", "-c", code)
+    holder = lab.hold("job")
+
+    waiter = lab.start("-w", "1h", "--tree", "-n", "job", "true", prefix=alarm)
+    command = lab.start("--tree", "-n", "other", "sleep", "99", prefix=alarm)
+
+    assert waiter.wait(PATIENCE) == command.wait(PATIENCE) == -signal.SIGALRM
+    finish(holder)
+
+
+@pytest.mark.parametrize("variable", ["LISTEN_PID", "WATCHDOG_PID"])
+def test_pid_in_the_environment_becomes_that_of_the_command(lab, variable):
+    script = f'export {variable}=$$; exec "$@"'
+    result = lab.run("--tree", "-n", "job", "sh", "-c", f"echo $$ ${variable}", prefix=("sh", "-c", script, "sh"))
+
+    one, other = result.stdout.split()
+    assert one == other
+
+
+def test_caller_may_ignore_or_block_signals_of_children(lab):
+    change = "signal.signal(17, signal.SIG_IGN); signal.pthread_sigmask(0, {17, 15})"
+    code = f"import os, signal, sys; {change}; os.execv(sys.argv[1], sys.argv[1:])"
+    words = ("-n", "job", "grep", "-E", "SigBlk|SigIgn", "/proc/self/status")
+
+    tree, plain = [lab.run(*more, *words, prefix=(sys.executable, "-IS", "-c", code)) for more in (["--tree"], [])]
+
+    assert tree.returncode == 0 and tree.stdout == plain.stdout
+
+
+def test_command_stays_in_the_session_and_group_of_the_caller(lab):
+    process = lab.start("--tree", "-n", "job", "sh", "-c", "echo $$; read line", start_new_session=True)
+    command = int(read_line(process))
+    [lower] = find_children(process.pid)
+
+    assert (os.getsid(command), os.getpgid(command)) == (process.pid, process.pid)
+    assert os.getsid(lower) == lower
+
+
+def test_idle_pair_makes_no_system_call(lab):
+    process = lab.hold("job", "--tree")
+    [lower] = find_children(process.pid)
+    pids = process.pid, lower
+    until(lambda: all(read_state(pid) == "S" for pid in pids))
+
+    def count():
+        rows = [row for pid in pids for row in open(f"/proc/{pid}/status") if "ctxt_switches" in row]
+        return [row.split()[1] for row in rows]
+
+    before = count()
+    assert lab.run("-n", "job", "true").returncode == 75  # a span of time
+
+    assert count() == before
+
+
+# --- SIGKILL at each step, and at random ---------------------------------------------------------------------------
+
+# A launcher that counts the calls of Python functions in one of its two processes, and kills that at one of them. Without a
+# number it writes their count into a file.
+STEPS = """
+import posix, sys
+from solo.process import pair
+whose, number = {whose!r}, {number}
+steps = 0
+
+def trace(frame, event, argument):
+    global steps
+    steps += 1
+    if steps == number:
+        posix.kill(posix.getpid(), 9)
+    if not number:
+        with open({path!r}, "w") as file:
+            file.write(str(steps))
+    return trace
+
+def begin(call):
+    def traced(*words):
+        if whose == "upper":
+            sys.settrace(trace)
+        result = call(*words)
+        sys.settrace(trace)
+        return result
+    return traced
+
+if whose == "upper":
+    pair.Upper.stand_by = begin(pair.Upper.stand_by)
+else:
+    pair.go_on_below = begin(pair.go_on_below)
+"""
+
+
+def count_steps(lab, whose):
+    path = lab.path / f"steps-{whose}"
+    start_traced(lab, whose, 0, "counted").wait(PATIENCE)
+    return int(path.read_text())
+
+
+def start_traced(lab, whose, number, tag):
+    """Start a tree whose command ends before its daemon, which is the witness."""
+    head, _, main = open(lab.script).read().partition("site-packages')\n")
+    if not main:
+        pytest.skip("a bundle cannot be traced")
+    steps = STEPS.format(whose=whose, number=number, path=str(lab.path / f"steps-{whose}"))
+    script = write_program(lab.path / "traced", f"{head}site-packages')\n{steps}{main}")
+    leave = f"setsid {WITNESS} {tag} 0.05 >/dev/null 2>&1 & exit 3"
+    words = ("--tree", "-n", "job", "sh", "-c", leave)
+    return lab.start_words(script, *words, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("whose", [UPPER, LOWER])
+def test_sigkill_at_any_step_of_either_starts_no_second_tree(lab, whose):
+    steps = count_steps(lab, whose)
+    assert steps > 100
+    killed = 0
+    for point in tally.choose([f"step {number}" for number in range(1, steps + 1)], 12):
+        process = start_traced(lab, whose, int(point.split()[1]), "traced")
+        status = process.wait(PATIENCE)
+        successor = lab.start("-w", "forever", "-n", "job", WITNESS, "successor", "0", stdin=subprocess.DEVNULL)
+        assert successor.wait(PATIENCE) == 0, point
+        killed += status == -signal.SIGKILL or b"was killed" in process.stderr.read()
+        assert not [line for line in lab.read_log() if line.startswith("overlap")], point
+    until(lambda: lab.list() == [])
+    assert killed or tally.POINT
+
+
+@pytest.mark.timeout(3600)
+def test_killed_pairs_never_overlap(lab):
+    """Trees are killed at random moments: the upper process, the lower one, or the group."""
+    chance = tally.make_random("pairs")
+    kills = number = 0
+    for number in tally.rounds(60, 1500):
+        leave = f"setsid {WITNESS} {number} 0.03 >/dev/null 2>&1 & {chance.choice(['exit 3', 'wait; exit 3'])}"
+        options = {"start_new_session": True, "stdin": subprocess.DEVNULL}
+        process = lab.start("-w", "forever", "--tree", "-n", "job", "sh", "-c", leave, **options)
+        lab.started.remove(process)
+        victim = chance.choice([UPPER, LOWER, GROUP])
+        subprocess.run(["sleep", f"{chance.uniform(0, 0.08):.3f}"])
+        with suppress(ProcessLookupError):
+            if victim == LOWER:
+                for pid in find_children(process.pid):
+                    os.kill(pid, signal.SIGKILL)
+            else:
+                (os.killpg if victim == GROUP else os.kill)(process.pid, signal.SIGKILL)
+            kills += 1
+        successor = ("-w", "forever", "-n", "job", WITNESS, f"{number}s", "0")
+        assert lab.run(*successor).returncode == 0, f"SOLO_SEED={tally.SEED}"
+        finish(process)
+    log = lab.read_log()
+    overlaps = [line for line in log if line.startswith("overlap")]
+    tally.add(launchers=2 * number + 2, commands=sum(line.startswith("start:") for line in log), kills=kills)
+    tally.add(overlaps=len(overlaps))
+    assert not overlaps, f"SOLO_SEED={tally.SEED}"
+    assert lab.list() == []
