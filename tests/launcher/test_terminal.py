@@ -18,8 +18,13 @@ def shell(terminal):
     return terminal()
 
 
-def test_control_c_reaches_command_once(terminal, lab):
-    screen = terminal(lab.script, "-n", "job", "--", *PROBE.split(), "signals")
+@pytest.fixture(params=[(), ("--tree",)], ids=["plain", "tree"])
+def words(request):
+    return request.param
+
+
+def test_control_c_reaches_command_once(terminal, lab, words):
+    screen = terminal(lab.script, *words, "-n", "job", "--", *PROBE.split(), "signals")
     screen.wait_for("ready")
 
     screen.type("\x03")
@@ -38,9 +43,10 @@ def test_earlier_spelling_of_an_option_gets_a_line_on_a_terminal_only(terminal, 
     assert lab.run(*words).stderr == b""
 
 
-def test_control_c_ends_a_shell_loop(shell):
+def test_control_c_ends_a_shell_loop(shell, words):
     """The launcher mirrors the death by SIGINT; an exit status would let bash continue the loop."""
-    shell.type("for i in 1 2 3; do $SOLO -n job -- sh -c 'echo round $0; exec sleep 30' $i; done; echo left=$?\n")
+    solo = " ".join(("$SOLO", *words))
+    shell.type(f"for i in 1 2 3; do {solo} -n job -- sh -c 'echo round $0; exec sleep 30' $i; done; echo left=$?\n")
     shell.wait_for("\nround 1")
 
     shell.type("\x03")
@@ -56,8 +62,12 @@ def read_pid(screen):
     return int(screen.screen.rpartition(b"\npid ")[2].split()[0])
 
 
-def test_control_z_stops_both_and_fg_continues_both(shell):
-    shell.type("$SOLO -n job -- sh -c 'echo pid $$; read line; echo got $line'\n")
+@pytest.mark.parametrize("killed", [False, True])
+def test_control_z_stops_both_and_fg_continues_both(shell, words, killed):
+    """With --tree also after the lower process was killed."""
+    solo = " ".join(("$SOLO", *words))
+    kill = "kill -KILL $PPID; " if killed and words else ""
+    shell.type(f"{solo} -n job -- sh -c '{kill}echo pid $$; read line; echo got $line'\n")
     child = read_pid(shell)
 
     shell.type("\x1a")
@@ -70,8 +80,8 @@ def test_control_z_stops_both_and_fg_continues_both(shell):
     shell.wait_for("\ngot word")
 
 
-def test_background_job_that_reads_stops_until_fg(shell):
-    shell.type("$SOLO -n job -- sh -c 'read line; echo got $line' &\n")
+def test_background_job_that_reads_stops_until_fg(shell, words):
+    shell.type(f"{' '.join(('$SOLO', *words))} -n job -- sh -c 'read line; echo got $line' &\n")
     until(lambda: (shell.type("jobs\n"), shell.wait_for("$ ", len(shell.screen)), b"Stopped" in shell.screen)[2])
     seen = len(shell.screen)
     shell.type("fg\n")
@@ -81,8 +91,8 @@ def test_background_job_that_reads_stops_until_fg(shell):
     shell.wait_for("\ngot word")
 
 
-def test_window_change_reaches_command_once(terminal, lab):
-    screen = terminal(lab.script, "-n", "job", "--", *PROBE.split(), "signals")
+def test_window_change_reaches_command_once(terminal, lab, words):
+    screen = terminal(lab.script, *words, "-n", "job", "--", *PROBE.split(), "signals")
     screen.wait_for("ready")
 
     fcntl.ioctl(screen.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
@@ -96,9 +106,9 @@ def test_window_change_reaches_command_once(terminal, lab):
 JOB_CONTROL = ("bash", "-m", "-c", "echo start; sleep 0.01 & wait; cat; echo end")
 
 
-@pytest.mark.parametrize("words, first, last", [(["tac"], "", "two\r\none"), (JOB_CONTROL, "start", "end")])
-def test_filter_or_shell_with_job_control_reads_the_terminal_to_its_end(terminal, lab, words, first, last):
-    screen = terminal(lab.script, "-n", "job", *words)
+@pytest.mark.parametrize("job, first, last", [(["tac"], "", "two\r\none"), (JOB_CONTROL, "start", "end")])
+def test_filter_or_shell_with_job_control_reads_the_terminal_to_its_end(terminal, lab, words, job, first, last):
+    screen = terminal(lab.script, *words, "-n", "job", *job)
     screen.wait_for(first)
     screen.type("one\ntwo\n\x04")
 
@@ -106,8 +116,10 @@ def test_filter_or_shell_with_job_control_reads_the_terminal_to_its_end(terminal
     assert screen.wait() == 0
 
 
-def test_hang_up_ends_command_and_frees_the_name(terminal, lab):
-    screen = terminal(lab.script, "-n", "job", "--", "sh", "-c", "echo pid $$; read line; sleep 60")
+def test_hang_up_ends_command_and_frees_the_name(terminal, lab, words):
+    """With --tree also a helper in a session of its own."""
+    helper = "setsid sleep 60 & " if words else ""
+    screen = terminal(lab.script, *words, "-n", "job", "--", "sh", "-c", f"{helper}echo pid $$; read line; sleep 60")
     screen.wait_for("pid ")
     until(lambda: len(lab.list()) == 1)
 
@@ -118,10 +130,10 @@ def test_hang_up_ends_command_and_frees_the_name(terminal, lab):
 
 
 @pytest.mark.parametrize("moment", ["waiting", "running"])
-def test_control_c_leaves_no_traceback(terminal, lab, moment):
+def test_control_c_leaves_no_traceback(terminal, lab, words, moment):
     if moment == "waiting":
         lab.hold("job")
-    screen = terminal(lab.script, "-n", "job", "-w", "forever", "sleep", "60")
+    screen = terminal(lab.script, *words, "-n", "job", "-w", "forever", "sleep", "60")
     until(lambda: any(row["launcher"] == screen.pid and (row["child"] or moment == "waiting") for row in lab.list()))
 
     screen.type("\x03")
