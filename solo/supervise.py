@@ -122,7 +122,8 @@ def react(info: "struct_siginfo | None", child: Child) -> None:
         if child.status is not None and child.termination is None:
             return  # return at once: a waiter may be next
     if child.pair is not None:
-        return child.pair.react(info, child)
+        child.pair.react(info, child)
+        return
     act(info, must_forward(info, child), child)
 
 

@@ -13,7 +13,16 @@ which so learns of the sender, and answers: a signal that it has not acted on is
 import _signal
 import posix
 from _signal import SIG_DFL, SIG_SETMASK, SIGCHLD, SIGCONT, SIGKILL, struct_siginfo
-from _socket import AF_UNIX, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, SCM_RIGHTS, SOCK_CLOEXEC, SOCK_SEQPACKET, SOL_SOCKET, socketpair
+from _socket import (
+    AF_UNIX,
+    MSG_CMSG_CLOEXEC,
+    MSG_DONTWAIT,
+    SCM_RIGHTS,
+    SOCK_CLOEXEC,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socketpair,
+)
 from errno import EAGAIN, ETOOMANYREFS
 from sys import byteorder
 from time import monotonic, sleep
@@ -22,10 +31,10 @@ from solo import supervise
 from solo.errors import SoloError
 from solo.identity import read_self
 from solo.journal import Journal, format_token
-from solo.kernel import ENDING, WAKE_SIGNAL, close, decode, encode, say_promptly
+from solo.kernel import ENDING, WAKE_SIGNAL, close, decode, say_promptly
 from solo.process.limits import Termination
 from solo.process.prctl import SET_PDEATHSIG, load_prctl
-from solo.start import ALL_SIGNALS, STOPPING, Child
+from solo.start import ALL_SIGNALS, Child
 from solo.tickets import FileTicket
 
 TYPE_CHECKING = False

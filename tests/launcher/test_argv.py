@@ -49,7 +49,7 @@ def make_words(option):
 def read_last(option, typed):
     """Return what the words mean: the last of the option counts, with the last of its parts from there on.
 
-    If the option is typed once, or not at all, a part as an option of its own may stand before it.
+    If the option is typed once, or not at all, a part as an option of its own may come before it.
     """
     wholes = [at for at, words in enumerate(typed) if words[0] == f"--{option.flag}"]
     meant, found = {}, typed[wholes[-1] :] if len(wholes) > 1 else typed

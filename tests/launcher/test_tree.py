@@ -8,18 +8,7 @@ from contextlib import suppress
 
 import pytest
 import tally
-from conftest import (
-    NOBODY,
-    PATIENCE,
-    TESTS,
-    finish,
-    kill,
-    read_line,
-    read_state,
-    until,
-    wait_dead,
-    write_program,
-)
+from conftest import NOBODY, PATIENCE, TESTS, finish, kill, read_line, read_state, until, wait_dead, write_program
 from fleet import find_children
 from test_process_1 import INNER
 
@@ -115,7 +104,9 @@ def test_nothing_is_left_in_the_queue(lab, plant, victim):
     assert os.listdir(lab.directory / "job") == [".gate"]
 
 
-@pytest.mark.parametrize("script, status", [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)])
+@pytest.mark.parametrize(
+    "script, status", [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)]
+)
 @pytest.mark.parametrize("victim", [None, LOWER])
 def test_status_is_that_of_the_command(lab, victim, script, status):
     process = lab.hold("job", "--tree", script=f"echo $$; read line; {script}")
@@ -127,7 +118,9 @@ def test_status_is_that_of_the_command(lab, victim, script, status):
     _, _, err = finish(process)
 
     assert process.returncode == status
-    assert err == (f"solo: job: its launcher, pid {lower}, was killed: waiting for pid {process.child}\n" if victim else "")
+    assert err == (
+        f"solo: job: its launcher, pid {lower}, was killed: waiting for pid {process.child}\n" if victim else ""
+    )
 
 
 @pytest.mark.parametrize("command, status", [("nosuchcommand", 127), ("/", 126)])
@@ -178,7 +171,12 @@ def test_killed_lower_process_leaves_the_other_as_launcher(lab, plant):
     [row] = lab.list()
     [run] = lab.history()
 
-    assert (row["launcher"], row["state"], run["launcher"], run["outcome"]) == (process.pid, "held", process.pid, "running")
+    assert (row["launcher"], row["state"], run["launcher"], run["outcome"]) == (
+        process.pid,
+        "held",
+        process.pid,
+        "running",
+    )
 
 
 def test_descendant_is_refused_the_name_of_its_tree(lab, plant):
@@ -298,7 +296,9 @@ DIES = [
 @pytest.mark.parametrize("line, victim, via", DIES)
 def test_tree_ends_before_the_next_run_starts(lab, plant, line, victim, via):
     process = plant(*line.split(), then="exec sleep 99")
-    waiter = lab.start("-w", "forever", "--via", via, "-n", "job", "sh", "-c", f"kill -0 {process.daemon} && echo beside")
+    waiter = lab.start(
+        "-w", "forever", "--via", via, "-n", "job", "sh", "-c", f"kill -0 {process.daemon} && echo beside"
+    )
 
     hit(process, victim)
 
@@ -377,7 +377,7 @@ def test_tree_in_a_container_keeps_the_name_from_another_container(lab, victim):
 @pytest.mark.root
 @pytest.mark.tool("setpriv", "prlimit")
 def test_descriptors_on_their_way_are_no_obstacle(common):
-    """Those of a user, all together, may not be more than RLIMIT_NOFILE of the sender."""
+    """Descriptors in flight of one user, all together, may not be more than RLIMIT_NOFILE of the sender."""
     common.directory.mkdir()
     common.directory.chmod(0o1777)
     limited = ("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "prlimit", "--nofile=24")
