@@ -92,6 +92,7 @@ class FileTicket(Ticket):
             if len(data) <= SIZE_LIMIT:
                 self.record = parse_record(data)
                 if self.record is not None:
+                    follow_boot(self.record.origin, self.queue.origin, stat.st_ctime)
                     follow_clock(self.record, self.queue.origin)
                     if self.record.outer is not None:
                         follow_pair(self.record, self.record.outer, self.queue.origin)
@@ -252,8 +253,6 @@ class FileQueue(Queue):
         if record.child is None:
             return DEAD
         theirs, mine = record.origin, self.origin
-        if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time(mine):
-            theirs.boot = mine.boot  # in systemd-nspawn a unit with a /proc of its own sees another id of the same boot
         lives = is_alive(*record.child, theirs, mine)
         if record.descriptor is not None and not lives:
             from solo.process.descriptor import is_locked
@@ -414,6 +413,15 @@ def is_published(file: str) -> bool:
 def stamp(record: "Record") -> None:
     """Set the time of a record that we write, by both clocks."""
     record.since, record.uptime = time(), read_uptime(record.origin)
+
+
+def follow_boot(theirs: "Origin", mine: "Origin", changed: float) -> None:
+    """If a ticket `changed` since this boot names another one on this host, set the name that we know it by.
+
+    In systemd-nspawn a process with a /proc of its own sees another id of the same boot.
+    """
+    if theirs.boot != mine.boot and theirs.host == mine.host and changed >= read_boot_time(mine):
+        theirs.boot = mine.boot
 
 
 def follow_clock(record: "Record", mine: "Origin") -> None:

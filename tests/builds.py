@@ -5,13 +5,14 @@ import shutil
 import subprocess
 import sys
 
-from conftest import CAPTURED, PATIENCE, PIPES, ROOT
+from conftest import CAPTURED, PATIENCE, PIPES, ROOT, need_namespaces
 
 IGNORED = shutil.ignore_patterns(".git", ".venv*", "dist", "build", "__pycache__", ".*_cache", ".hypothesis")
 
 
 def run(*words, **options):
     """Run a program to its end; its stdout and stderr are text."""
+    need_namespaces(words)
     return subprocess.run(list(map(str, words)), **{**CAPTURED, "text": True, "timeout": 4 * PATIENCE, **options})
 
 

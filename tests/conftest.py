@@ -6,12 +6,15 @@ A test waits for a line, a state in /proc or the end of a process, never for a l
 import contextlib
 import ctypes
 import fcntl
+import functools
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import pty
 import py_compile
+import re
 import select
 import shutil
 import signal
@@ -118,9 +121,14 @@ def leave_network():
     if LIBC.unshare(CLONE_NEWNET):
         os.close(machines)
         return False
+    try:
+        with socket.socket() as any_socket:
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
+    except PermissionError:  # root of systemd-nspawn may not set up a network
+        LIBC.setns(machines, CLONE_NEWNET)
+        os.close(machines)
+        return False
     network = machines
-    with socket.socket() as any_socket:
-        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
     return True
 
 
@@ -163,6 +171,32 @@ def need_tools(*tools):
     for tool in tools:
         if not find_tool(tool):
             pytest.skip(f"needs {tool}: make test-deps")
+
+
+# Options of unshare(1) that fail in some environments: --mount in a chroot whose root is no mount point, as a package builder's.
+NAMESPACES = {"-m", "--mount", "--mount-proc", "-p", "--pid", "-f", "--fork"}
+
+
+def need_namespaces(words):
+    """Skip the test, naming what fails, if `unshare` in the words of a command line cannot make its namespaces here, or
+    a script in them cannot replace its files of /proc: below systemd-nspawn the boot_id is one that was removed.
+    """
+    words = list(map(str, words))
+    if "unshare" not in words:
+        return
+    options = itertools.takewhile(lambda word: word[:1] == "-", words[words.index("unshare") + 1 :])
+    tried = [[option for option in options if option in NAMESPACES] + ["true"]]
+    places = re.findall(r"mount --bind \S+ (/proc/[a-z_/]+)", " ".join(words))
+    tried += [["--mount", "mount", "--bind", "/dev/null", place] for place in places]
+    for wanted in tried:
+        if reason := try_unshare(*wanted):
+            pytest.skip(f"needs unshare {' '.join(wanted)}: {reason}")
+
+
+@functools.cache
+def try_unshare(*words):
+    """Return why unshare(1) fails with these words, empty if it does not."""
+    return subprocess.run(["unshare", *words], capture_output=True, text=True).stderr.strip()
 
 
 def find_script(name):
@@ -330,6 +364,7 @@ class Lab:
 
     def start_words(self, *words, **options):
         options = {"env": self.environment, **PIPES, **options}
+        need_namespaces(words)
         process = subprocess.Popen(list(map(os.fspath, words)), **options)
         self.started.append(process)
         return process
@@ -338,6 +373,7 @@ class Lab:
         """Run `solo WORDS` to its end. Fails the test if it does not end."""
         if "socket" in words:
             network_lock.acquire(self)
+        need_namespaces(prefix)
         options = {"env": self.environment, **CAPTURED, **options}
         return subprocess.run([*prefix, self.script, *map(os.fspath, words)], **options)
 
@@ -483,6 +519,7 @@ class Terminal:
     """A process on its own pty, as leader of its session; `screen` is its output so far."""
 
     def __init__(self, words, environment):
+        need_namespaces(words)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.execvpe(words[0], words, environment)

@@ -1,9 +1,10 @@
 """A machine for the recipes: its PATH has `solo` and the programs that they name, which log their runs."""
 
 import fcntl
+import re
 import subprocess
 
-from conftest import PATIENCE, Lab, until, write_program
+from conftest import PATIENCE, ROOT, Lab, until, write_program
 from servers import Etcd
 
 PROGRAMS = (
@@ -55,9 +56,9 @@ class Machine(Lab):
         if ETCD in text and ETCD not in self.places:
             self.server = Etcd(self.path / "etcd").start()
             self.places[ETCD] = self.server.url
-        for place, own in self.places.items():
-            text = text.replace(place, str(own))
-        return text
+        own = (ROOT, self.path)  # may lie below one of the places
+        pattern = re.compile("|".join(map(re.escape, map(str, (*own, *self.places)))))
+        return pattern.sub(lambda found: str(self.places.get(found[0], found[0])), text)
 
     def type(self, line, environment=None):
         """Start a command line, or the command of a unit or crontab, in the directory of the programs."""

@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 from builds import install
-from conftest import PATIENCE, PIPES, copy_libraries, copy_package, in_mounts, open_to_all, until, write_script
+from conftest import (
+    PATIENCE,
+    PIPES,
+    copy_libraries,
+    copy_package,
+    in_mounts,
+    need_namespaces,
+    open_to_all,
+    until,
+    write_script,
+)
 
 PERL = ["/usr/bin/perl", str(Path(__file__).with_name("probe.pl"))]
 VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMMAND", "INVOCATION_ID", "JOURNAL_STREAM"}
@@ -138,6 +148,7 @@ class Machine:
 
     def __init__(self, launcher):
         self.launcher = str(launcher)
+        need_namespaces(in_mounts(SETUP))
         self.process = subprocess.Popen(in_mounts(SETUP)[:-1], stdin=subprocess.DEVNULL)
         comm = Path(f"/proc/{self.process.pid}/comm")
         until(lambda: self.process.poll() is not None or comm.read_text() == "sleep\n")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 import pytest
-from conftest import PATIENCE, need_tools, write_program
+from conftest import PATIENCE, need_namespaces, need_tools, write_program
 from home import install_launcher, make_home, run  # noqa: F401
 
 pytestmark = pytest.mark.long
@@ -165,6 +165,7 @@ def start_by_sshd(home, words):
     if not key.exists():
         subprocess.run(["ssh-keygen", "-q", "-N", "", "-f", key], check=True)
         config.write_text(SSHD.format(home.path))
+    need_namespaces(["unshare", "--mount"])
     serve = f"unshare --mount sh -c 'mount -t tmpfs tmpfs /run; mkdir /run/sshd; exec /usr/sbin/sshd -i -f {config}'"
     options = [word for option in (*SSH, f"ProxyCommand={serve}") for word in ("-o", option)]
     return run("ssh", "-n", "-F", "/dev/null", "-i", key, *options, "root@here", shlex.join(words))

@@ -165,7 +165,8 @@ def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
 
 
-BOOT = "echo 00000000-1111-2222-3333-444444444444 >$LAB/id; mount --bind $LAB/id /proc/sys/kernel/random/boot_id"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+BOOT = f"echo 00000000-1111-2222-3333-444444444444 >$LAB/id; mount --bind $LAB/id {BOOT_ID}"
 SHIFTED = ("unshare", "--time", "--boottime", "86400", "--fork")  # start times are shifted by a day
 NO_TIME = "strace -qq -o /dev/null -P /proc/self/ns/time -e inject=readlink,readlinkat:error=ENOENT".split()
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -224,7 +225,7 @@ def orphan_elsewhere(lab, holder, name="job"):
 def move_elsewhere(lab, name="job"):
     """Change the ticket to one of another host that shares the base; return it."""
     ticket = lab.find_hold(name)
-    boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
+    boot = open(BOOT_ID, "rb").read().strip()
     record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")
     ticket.write_bytes(record.replace(b"host " + os.uname().nodename.encode(), b"host elsewhere"))
     return ticket

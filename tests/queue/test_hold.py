@@ -12,7 +12,19 @@ import time
 
 import pytest
 import tally
-from conftest import PATIENCE, count_switches, finish, inject, kill, list_open, read_line, read_state, until, wait_dead
+from conftest import (
+    PATIENCE,
+    count_switches,
+    finish,
+    inject,
+    kill,
+    list_open,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+    write_program,
+)
 from fleet import find_children
 from observed import parse_metrics
 
@@ -398,7 +410,7 @@ def test_release_of_one_of_several_asks_which(lab, target):
 @pytest.mark.tool("setpriv")
 def test_root_without_the_capability_for_other_users_processes_gets_its_name(lab):
     other = start_target(lab, *OTHER)
-    denied = hold(lab, other, "job", prefix=("setpriv", "--bounding-set", "-sys_ptrace"))
+    denied = hold(lab, other, "job", prefix=("setpriv", "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace"))
     allowed = hold(lab, other, "job")
     end_target(other)
     assert (denied.returncode, allowed.returncode) == (125, 0)
@@ -917,16 +929,16 @@ def run_on_terminal(lab, terminal):
 
 
 def test_hold_on_a_terminal_prints_what_it_holds_until_when(lab, run_on_terminal):
-    timed = run_on_terminal("--for", "5m", "a", "it's b")
-    given = run_on_terminal("--pid", str(os.getpid()), "c")
-    endless = run_on_terminal("--for", "forever", "d")
+    timed = run_on_terminal("--for", "5m", "no-program", "it's b")
+    given = run_on_terminal("--pid", str(os.getpid()), "none/c")
+    endless = run_on_terminal("--for", "forever", "none/d")
 
     until = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
-    released = r"a, it's b \(solo release a 'it'\"'\"'s b' releases earlier\)\r\n"
+    released = r"no-program, it's b \(solo release no-program 'it'\"'\"'s b' releases earlier\)\r\n"
     assert re.fullmatch(rf"solo: held until {until}: {released}", timed)
-    assert given == f"solo: held until pid {os.getpid()} ends: c (solo release c releases earlier)\r\n"
-    assert endless == "solo: held: d (solo release d releases earlier)\r\n"
-    assert lab.run("release", "a", "it's b", "c", "d").returncode == 0
+    assert given == f"solo: held until pid {os.getpid()} ends: none/c (solo release none/c releases earlier)\r\n"
+    assert endless == "solo: held: none/d (solo release none/d releases earlier)\r\n"
+    assert lab.run("release", "no-program", "it's b", "none/c", "none/d").returncode == 0
     for words in (["-q"], ["--export"]):
         assert run_on_terminal("--for", "5m", *words, "job") == ""
         lab.run("release", "job")
@@ -942,11 +954,10 @@ def test_the_end_of_the_session_does_not_end_a_timer_that_has_not_left_it_yet(la
 
 
 def test_hold_of_a_program_says_that_nothing_runs(lab, run_on_terminal):
-    (lab.path / "backup.sh").write_text("#!/bin/sh\necho ran $1\n")
-    (lab.path / "backup.sh").chmod(0o755)
+    write_program(lab.path / "not-in-path.sh", "#!/bin/sh\necho ran $1\n")
 
-    *_, hint = run_on_terminal("--for", "5m", "backup.sh", "full").splitlines()
-    lab.run("release", "backup.sh", "full")
+    *_, hint = run_on_terminal("--for", "5m", "not-in-path.sh", "full").splitlines()
+    lab.run("release", "not-in-path.sh", "full")
 
-    assert hint == "solo: backup.sh is a program, but hold runs nothing (solo -- ./backup.sh full runs it)"
-    assert lab.run("--", "./backup.sh", "full", cwd=lab.path).stdout == b"ran full\n"
+    assert hint == "solo: not-in-path.sh is a program, but hold runs nothing (solo -- ./not-in-path.sh full runs it)"
+    assert lab.run("--", "./not-in-path.sh", "full", cwd=lab.path).stdout == b"ran full\n"

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -170,12 +169,10 @@ def reuse(pid, start):
 
 def run_in_namespace(lab, code, *words):
     """Run REUSE and `code` as the first process of a new pid namespace; return its stdout."""
-    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-IS", "-c", REUSE + code]
-    done = subprocess.run(
-        [*command, str(ROOT), *map(str, words)], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    command = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-IS", "-c", REUSE + code)
+    status, out, err = finish(lab.start_words(*command, ROOT, *map(str, words)))
+    assert status == 0, err
+    return out.splitlines()
 
 
 @pytest.mark.root

@@ -7,9 +7,10 @@ import shlex
 import signal
 
 import pytest
-from conftest import NOBODY, finish, read_line, read_state, until, wait_dead
+from conftest import NOBODY, finish, in_mounts, read_line, read_state, until, wait_dead
 from fleet import find_children
 from observed import INNER, find_chain
+from test_directories import BOOT, BOOT_ID
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
 
@@ -30,6 +31,9 @@ class Container:
 
 @pytest.fixture(params=["web3", None], ids=["host", "same host"])
 def container(lab, request):
+    boots = {lab.start_words(*prefix, "cat", BOOT_ID).stdout.read() for prefix in ((), INNER)}
+    if request.param and len(boots) > 1:
+        pytest.skip("needs one boot id in all /proc: with another, another host is another machine")
     made = Container(lab, host=request.param)
     made.place = "on web3" if request.param else "in another pid namespace"
     return made
@@ -77,6 +81,20 @@ def test_reader_in_a_third_namespace_learns_where_the_pid_is_valid(lab, containe
     assert find_notified(lab, *INNER) == "<>"
     refused = f"solo: job: cannot end pid {container.inner_child} {container.place}: it cannot be seen from here\n"
     assert (stop.returncode, stop.stderr.decode()) == (125, refused)
+
+
+@pytest.mark.tool("mount")
+def test_reader_with_another_id_of_this_boot_gets_its_own_pids(lab):
+    """systemd-nspawn mounts a boot_id, but not into the /proc of a namespace inside."""
+    container, apart = Container(lab), in_mounts(BOOT)
+
+    [row] = json.loads(lab.run("list", "--json", prefix=apart).stdout)
+    busy = lab.run("-n", "job", "true", prefix=apart).stderr.decode()
+    stopped = lab.run("stop", "job", prefix=apart).stdout.decode()
+
+    assert (row["state"], row["launcher"], row["child"]) == ("held", container.launcher, container.child)
+    assert f" by pid {container.launcher} (sh " in busy
+    assert f"job: ended pid {container.launcher} (" in stopped
 
 
 def test_tables_name_the_host_only_if_it_is_another(lab, container):

@@ -359,10 +359,10 @@ def test_replace_ignores_equal_pid_of_other_namespace(lab):
         sleep 99 & witness=$!
         {inside} | {{ read -r _; $SOLO --replace -k 200ms -n job -- echo replaced; kill -0 $witness && echo spared; }}
     """
-    outside = ["unshare", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", script]
-    result = subprocess.run(outside, env=lab.environment, capture_output=True, timeout=PATIENCE)
+    outside = ("unshare", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", script)
+    _, out, err = finish(lab.start_words(*outside))
 
-    assert result.stdout == b"replaced\nspared\n", result.stderr
+    assert out == "replaced\nspared\n", err
 
 
 def test_wait_limits_replace(lab):

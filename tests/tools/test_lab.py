@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, need_namespaces
 from lab.__main__ import Report
 from lab.cell import measure
 from lab.peers import PEERS, make_peer
@@ -46,6 +46,11 @@ BROKEN = {  # {scene: (verdict, a wrapper that gets it)}; $0 is the lock, then t
 }
 KEPT = "stopped_waiter"  # solo gets a note: without overtaking, a stopped waiter keeps its place
 NAMED = {peer.name: peer for peer in PEERS}
+
+
+@pytest.fixture(autouse=True)
+def cell():
+    need_namespaces(["unshare", "--mount", "--pid", "--fork", "--mount-proc"])
 
 
 @pytest.fixture

@@ -441,7 +441,9 @@ def test_stop_ends_command_if_launcher_is_killed_meanwhile(lab):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 def test_stop_ends_stopped_command_in_nested_pid_namespace(lab):
-    holder = lab.start("-n", "job", "--", "sleep", "99", prefix=("unshare", "--pid", "--fork", "--mount-proc"))
+    inner = ("unshare", "--pid", "--fork", "--mount-proc")
+    # Without a terminal, on which the launcher would stop too.
+    holder = lab.start("-n", "job", "--", "sleep", "99", prefix=inner, start_new_session=True)
     until(lambda: lab.list() and lab.list()[0]["child"])
     sleep = find_chain(holder)[-1]
     os.kill(sleep, signal.SIGSTOP)
@@ -648,13 +650,11 @@ def test_doctor_ends_with_the_first_thing_to_do_for_a_new_user(lab, uid, first):
         exec setpriv --reuid={uid} --regid={uid} --clear-groups --inh-caps=+dac_read_search \
             --ambient-caps=+dac_read_search env -i PATH=/usr/bin:/bin LANG=C.UTF-8 $SOLO doctor
     """
-    result = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
-    )
+    status, out, err = finish(lab.start_words("unshare", "-m", "sh", "-c", script))
 
-    *lines, last = result.stdout.splitlines()
-    assert (result.returncode, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready"))
-    assert result.stderr == "" and sum(line.startswith("fails") for line in lines) == bool(first)
+    *lines, last = out.splitlines()
+    assert (status, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready"))
+    assert err == "" and sum(line.startswith("fails") for line in lines) == bool(first)
 
 
 @pytest.mark.tool("strace")

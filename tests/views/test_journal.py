@@ -159,11 +159,10 @@ def test_roots_journal_survives_a_boot(lab):
         {lab.script} history && stat -c '%a %n' /var/lib/solo /var/lib/solo/a/b/.journal
         {lab.script} clean && {lab.script} clean --history 0 && ls /var/lib/solo
     """
-    enter = ["unshare", "--mount", "sh", "-ec", script]
-    result = subprocess.run(enter, env=lab.environment, capture_output=True, text=True)
+    _, out, err = finish(lab.start_words("unshare", "--mount", "sh", "-ec", script))
 
-    _, row, *lines = result.stdout.splitlines()
-    assert (result.stderr, row.split()[0], row.split()[3], row.split()[-1]) == ("", "a/b", "ok", "true")
+    _, row, *lines = out.splitlines()
+    assert (err, row.split()[0], row.split()[3], row.split()[-1]) == ("", "a/b", "ok", "true")
     assert lines == ["700 /var/lib/solo", "600 /var/lib/solo/a/b/.journal", "a/b: history removed"]
 
 
