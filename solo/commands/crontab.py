@@ -9,12 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from solo.commands.checks import CRON_PATH
+from solo.commands.cron_rules import BUSYBOX, DEBIAN, LONGEST, find_cron, refuse_file, refuse_text, refuse_times
 from solo.commands.guards import FAILS, NOTE, Advice, examine, normalize
 from solo.commands.place import Place, find_uid
 from solo.commands.sandbox import Unit
 from solo.commands.shell_line import Unclear, Unclosed, split_line
 from solo.errors import SoloError
-from solo.kernel import decode, find_home
+from solo.kernel import decode, encode, find_home
 from solo.text.users import find_user
 
 SYSTEM, SYSTEM_DIRECTORY = "/etc/crontab", "/etc/cron.d"
@@ -33,6 +35,7 @@ USER = re.compile(r"([A-Za-z_][\w.-]*\$?)(?::[\w.-]+)?(?:/[\w.-]+)?\s+(\S.*)")
 COMMON_USERS = frozenset("root www-data nobody".split())
 UNREAD = "these are not the five fields of time of cron, so it is not read"
 CR = "the line ends with a carriage return, which cron passes to the command"
+AS_COMMAND = "cron runs {0} as a command: a user's crontab has no user before the command (remove it)"
 PERCENT = r"cron ends the command at the first % (write \%; but busybox's crond takes % as itself)"
 
 
@@ -69,6 +72,7 @@ class Source(NamedTuple):
     text: str
     has_user: bool | None
     user: str
+    is_read: bool = False  # by cron of this machine
 
 
 def find_crontabs() -> Iterator[Source]:
@@ -78,7 +82,7 @@ def find_crontabs() -> Iterator[Source]:
     if not own and shutil.which("crontab"):
         result = subprocess.run(["crontab", "-l"], stdin=subprocess.DEVNULL, capture_output=True)
         if not result.returncode:
-            yield Source("crontab -l", decode(result.stdout[:LARGEST]), False, find_user(os.geteuid()))
+            yield Source("crontab -l", decode(result.stdout[:LARGEST]), False, find_user(os.geteuid()), True)
 
 
 def list_files(folder: str) -> list[str]:
@@ -107,9 +111,10 @@ def read_source(path: str) -> Source:
     real = os.path.realpath(path)
     if os.path.dirname(real) in SPOOLS:
         header = HEADER.match(text)
-        return Source(path, text[header.end() :] if header else text, False, os.path.basename(real))
+        return Source(path, text[header.end() :] if header else text, False, os.path.basename(real), True)
     is_system = real == SYSTEM or os.path.basename(os.path.dirname(real)) == "cron.d"
-    return Source(path, text, is_system or None, find_user(os.geteuid()))
+    is_read = path == SYSTEM or os.path.dirname(path) == SYSTEM_DIRECTORY
+    return Source(path, text, is_system or None, find_user(os.geteuid()), is_read)
 
 
 def parse_crontab(source: Source) -> Iterator[Line]:
@@ -122,12 +127,33 @@ def parse_crontab(source: Source) -> Iterator[Line]:
             if variable[2] in READ:
                 variables = {**variables, variable[2]: variable[3].strip().strip("\"'")}
         elif entry:
-            lines.append(parse_entry(source, number, entry, has_user, variables))
+            lines.append(check_entry(source, parse_entry(source, number, entry, has_user, variables), entry))
         elif text.strip() and text.strip()[0] != "#":
-            lines.append(make_unread(source.file, number, UNREAD))
+            # Its grammar of variables is not read here.
+            refusal = refuse_times(text, True) if source.is_read and "=" not in text else ""
+            lines.append(make_unread(source.file, number, refusal or UNREAD, FAILS if refusal else NOTE))
     if lines and not any(line.command for line in lines):
         lines = [make_unread(source.file, lines[0].number, "no line there looks like cron's", FAILS)]
     yield from lines
+    in_directory = os.path.dirname(source.file) == SYSTEM_DIRECTORY
+    refusal = refuse_file(source.file, in_directory) if in_directory or source.file == SYSTEM else ""
+    if source.is_read and (refusal := refusal or refuse_text(source.text)):
+        advice = Advice().add(FAILS, "file", f"cron ignores this file: {refusal}")
+        yield Line(source.file, source.text.count("\n") + 1, advice=advice)
+
+
+def check_entry(source: Source, line: Line, entry: re.Match[str]) -> Line:
+    """Return an entry with the reason why cron refuses it, if it does."""
+    is_strict, refusal = source.is_read and find_cron() == DEBIAN, refuse_times(entry[1], source.is_read)
+    if refusal:
+        return line._replace(advice=line.advice.add(FAILS, "time", refusal))
+    if is_strict and len(encode(line.command + line.tail)) > LONGEST:
+        text = f"cron refuses a command of more than {LONGEST} bytes and ignores the whole file"
+        return line._replace(advice=line.advice.add(FAILS, "time", text))
+    if is_strict and source.has_user and (not line.command or find_uid(line.user) is None):
+        who = f"this machine has no user {line.user}" if line.command else "there is no command after a user"
+        return line._replace(advice=Advice().add(FAILS, "user", f"{who}, so cron ignores the whole file"))
+    return line
 
 
 def make_unread(file: str, number: int, text: str, state: str = NOTE) -> Line:
@@ -146,15 +172,17 @@ def parse_entry(source: Source, number: int, entry: re.Match[str], has_user: boo
             return make_unread(source.file, number, "there is no command after the user, so the line is not read")
         head += f"{whole[: with_user.start(2)].strip()} "
         user, whole = with_user[1], with_user[2]
-    is_busybox = os.path.basename(os.path.realpath(shutil.which("crond") or "")) == "busybox"  # it passes %
-    sign = None if is_busybox else re.search(r"(?<!\\)%", whole)
+    sign = None if find_cron() == BUSYBOX else re.search(r"(?<!\\)%", whole)
     command, tail = (whole[: sign.start()], whole[sign.start() :]) if sign else (whole, "")
     uid = None if "HOME" in variables else find_uid(user)
+    is_user = not has_user and is_column_of_users(command, variables.get("PATH", CRON_PATH))
     advice = examine(command, variables.get("SHELL", "/bin/sh"), "" if uid is None else find_home(uid))
     if whole.endswith("\r"):
         advice = advice._replace(edit=None).add(FAILS, "cr", CR)
     elif tail and (re.search(r"""\+["']?$""", command) or is_unclosed(command)):
         advice = advice._replace(edit=None).add(FAILS, "percent", PERCENT)
+    if is_user:
+        advice = advice._replace(edit=None).add(FAILS, "user", AS_COMMAND.format(command.split()[0]))
     if advice.tool and "$" in (path := variables.get("PATH", "")):
         advice = advice.add(NOTE, "path", f"cron does not expand PATH={path}: it searches a directory of that name")
     asked = find_asked(advice, variables)
@@ -165,6 +193,13 @@ def find_asked(advice: Advice, variables: dict[str, str]) -> str:
     """Return the directory of names that a line or its file sets, "" for the default one."""
     path = str(advice.options.get("dir") or variables.get("SOLO_DIR", ""))
     return normalize(path) if path else ""
+
+
+def is_column_of_users(command: str, path: str) -> bool:
+    """Return whether the first word is a user and no program, and the second one is a program."""
+    first, *rest = command.split()[:2] or [""]
+    is_user = first == "root" or find_uid(first) is not None and shutil.which(rest[0] if rest else "", path=path)
+    return bool(rest and is_user and not shutil.which(first, path=path))
 
 
 def is_unclosed(command: str) -> bool:

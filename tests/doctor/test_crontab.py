@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT, open_to_all, write_program
 
 from solo.argv import parse
-from solo.commands import crontab, jobs, place, unit_files, units
+from solo.commands import cron_rules, crontab, jobs, place, unit_files, units
 from solo.commands.crontab import Source
 from solo.commands.guards import make_name
 from solo.commands.shell_line import Unclear, split_line
@@ -450,6 +450,58 @@ def test_busybox_takes_a_percent_sign_as_itself(tmp_path, monkeypatch):
     assert [list_found(row) for row in before + examine(text)] == ["!percent", ""]
 
 
+WORDS = "* */0 */5 5 05 5-10 5-10/3 5-1 5/10 61 0 7 8 12 13 24 31 32 59 60 jan DEC january mon sun sat-sun moon 1-jan 5- 5/".split()
+WORDS += "1,2 1,,2 1, ,1 *5 *-5 5L 1.5 mon#1 5~7 -5 ? 1-5/0 1-5/99 */61 0-8 0-8/9 x 1-5-7 */5/2 a,b 1,60 61-5 5-61/99 70-65 9-8".split()
+
+
+@pytest.mark.tool("crontab")
+def test_a_field_is_refused_as_crontab_of_debian_refuses_it(tmp_path):
+    check = ["crontab", "-n", tmp_path / "tab"]
+    (tmp_path / "tab").write_text("* * * * * true\n")
+    if subprocess.run(check, capture_output=True).returncode:
+        pytest.skip("needs the crontab of Debian 12 or later")
+    found, expected = {}, {}
+    for at, (_, lowest, highest, names) in enumerate(cron_rules.FIELDS):
+        for word in WORDS:
+            times = " ".join([*["*"] * at, word, *["*"] * (4 - at)])
+            (tmp_path / "tab").write_text(f"{times} true\n")
+            expected[times] = subprocess.run(check, capture_output=True).returncode != 0
+            found[times] = cron_rules.is_refused(word, lowest, highest, list(names))
+
+    assert found == expected and {*found.values()} == {True, False}
+
+
+REFUSED = {
+    # Of a line, in a copy and where Debian's cron reads it: what is found.
+    "61 * * * * job": ("!time", "!time"),
+    "* * * 1-13 * job": ("!time", "!time"),
+    "*/0 * * * * job": ("!time", "!time"),
+    "5/10 * * * * job": ("", "!time"),
+    "0 0 5L * * job": ("", "!time"),
+    "@every_minute job": ("unread", "!unread"),
+    "H * * * * job": ("unread", "!unread"),
+    "A.B=c": ("unread", "unread"),
+    "* * * * *": ("unread", "unread"),
+    f"* * * * * job {'x' * 995}": ("", "!time"),
+    f"* * * * * job {'x' * 994}": ("", ""),
+    "* * * * * root job": ("!user", "!user"),
+    "* * * * * root": ("", ""),
+    "* * * * * rooted job": ("", ""),
+    "* * * * * sync x": ("", ""),
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_line_that_cron_refuses_fails(monkeypatch, line):
+    """A copy may be for another cron. Debian's cron ignores the whole file."""
+    for module in (crontab, cron_rules):
+        monkeypatch.setattr(module, "find_cron", lambda: cron_rules.DEBIAN)
+    sources = [Source("tab", f"@daily job\n{line}\n", False, ME, is_read) for is_read in (False, True)]
+    rows = [row for source in sources for row in jobs.describe(list(crontab.parse_crontab(source))) if row["line"] == 2]
+
+    assert tuple(map(list_found, rows)) == REFUSED[line]
+
+
 def test_a_column_of_users_is_recognized(folder):
     with_users = examine(f"* * * * * root flock -n /run/x job.sh\n@daily {ME} flock -n /run/y job.sh")
     without = examine("* * * * * root flock -n /run/x job.sh\n@daily flock -n /run/y job.sh")
@@ -457,7 +509,7 @@ def test_a_column_of_users_is_recognized(folder):
 
     assert find_text(unknown) == "no line to use: this machine has no user nobody-here"
     assert list(map(list_found, with_users))[1] == list_found(without[1]) == "callers"
-    assert list_found(without[0]) == "unclear"
+    assert list_found(without[0]) == "!user unclear"
 
 
 def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder):
@@ -933,7 +985,7 @@ def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, cap
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 65534)
     files = [str(tmp_path / "crontab"), str(tmp_path / "cron.d/good"), "crontab -l"]
     assert [one.file for one in crontab.find_crontabs()] == files
-    assert jobs.run({"crontab": True, "dir": str(tmp_path)}, []) == 0
+    jobs.run({"crontab": True, "dir": str(tmp_path)}, [])
     assert "crontab -l:1: " in capsys.readouterr().out
 
 

@@ -5,6 +5,7 @@ a file. Contenders started by su and sudo find the names held; homes/test_users.
 """
 
 import email
+import json
 import os
 import re
 import shutil
@@ -68,6 +69,41 @@ BARE = """
 * * * * * root touch /lab/end
 """
 
+LINE = "* * * * * root touch /lab/table.NAME\n"
+# Files of /etc/cron.d: the text, and the mode, owner or change of each that differ.
+TABLES = {
+    "good-1_A": (LINE, 0o644),
+    "executable": (LINE, 0o755),
+    "private": (LINE, 0o400),
+    "names": ("0-59/1 * 1-31 jan-dec Sun-sat root touch /lab/table.NAME\n", 0o644),
+    "empty-range": ("5-1 * * * * root true\n" + LINE, 0o644),
+    "last-comment": (LINE + "# no newline is needed at the end of a comment", 0o644),
+    "dot.cron": (LINE, 0o644),
+    "plus+": (LINE, 0o644),
+    "group-writable": (LINE, 0o664),
+    "others-writable": (LINE, 0o646),
+    "of-alice": (LINE, 0o644),
+    "hard-link": (LINE, 0o644),
+    "link": (LINE, 0o644),
+    "link-to-alices": (LINE, 0o644),
+    "no-newline": (LINE.rstrip(), 0o644),
+    "no-user": (LINE + "@daily nobody-here true\n", 0o644),
+    "minute": (LINE + "61 * * * * root true\n", 0o644),
+    "month": (LINE + "* * * 13 * root true\n", 0o644),
+    "step": (LINE + "5/10 * * * * root true\n", 0o644),
+    "nickname": (LINE + "@every_minute root true\n", 0o644),
+    "jenkins": (LINE + "H * * * * root true\n", 0o644),
+    "no-command": (LINE + "5 * * * * root\n", 0o644),
+    "six-fields": (LINE + "5 * * * * * root true\n", 0o644),
+    "text": (LINE + "run the backup at five\n", 0o644),
+    "long": (LINE + f"* * * * * root true {'x' * 1100}\n", 0o644),
+    "nul": (LINE + "# \0\n", 0o644),
+}
+
+CHANGE_TABLES = """
+cd /etc/cron.d && chown alice of-alice && ln hard-link /etc/hard-link && mv link link-to-alices /etc &&
+ln -s /etc/link /etc/link-to-alices . && chown alice /etc/link-to-alices
+"""
 HOLDERS = 5  # plain, quiet, loud, shared of alice, shared of root
 
 
@@ -165,6 +201,9 @@ def set_up(machine):
     machine.write("usr/sbin/sendmail", SENDMAIL)
     machine.write("etc/cron.d/shared", SYSTEMS, 0o644)
     machine.write("etc/cron.d/bare", BARE, 0o644)
+    for name, (text, mode) in TABLES.items():
+        machine.write(f"etc/cron.d/{name}", text.replace("NAME", name), mode)
+    machine.do("sh", "-c", CHANGE_TABLES)
     for user, table in (("root", ROOTS), ("alice", ALICES)):
         machine.write(f"lab/{user}.tab", table)
         machine.do("crontab", "-u", user, f"/lab/{user}.tab")
@@ -256,3 +295,12 @@ def test_su_and_sudo_find_the_name_held_by_cron(minute, way):
 
 def find_parent(machine, pid):
     return machine.do("cut", "-d ", "-f4", f"/proc/{pid}/stat")
+
+
+def test_doctor_finds_each_table_that_cron_ignores(minute):
+    """And blames no other one."""
+    ran = {path.name.partition(".")[2] for path in minute.lab.glob("table.*")}
+    rows = json.loads(minute.run("solo", "doctor", "--crontab", "--json").stdout)
+
+    found = {Path(row["file"]).name for row in rows if row["state"] == "fails"} & {*TABLES}
+    assert found == {*TABLES} - ran and len(ran) > 6
