@@ -13,6 +13,7 @@ from time import monotonic, time
 from solo.engines import json, network
 from solo.engines.engine import FIRST_COME, KEPT, RESTORED, SKEWED, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.http import Connection, find_http_date
+from solo.engines.password import Password
 from solo.engines.queue import Engine, sort_queues
 from solo.errors import SoloError, Unreachable
 from solo.kernel import decode, encode
@@ -41,6 +42,7 @@ class Etcd(Engine):
 
     def __init__(self, target, ttl: float, timeout: float):
         self.target = target
+        self.password = Password(target)
         self.where = target.shown
         self.prefix = (target.path or PREFIX) + "/"
         self.ttl = float(max(1, round(ttl)))  # etcd counts in whole seconds
@@ -62,7 +64,8 @@ class Etcd(Engine):
     def log_in(self):
         if self.target.user is not None:
             self.headers.pop(TOKEN, None)
-            known = {"name": self.target.user, "password": self.target.password or ""}
+            password, _ = self.password.find(monotonic() + self.timeout)
+            known = {"name": self.target.user, "password": password or ""}
             self.headers[TOKEN] = self.call("/v3/auth/authenticate", known)["token"]
         else:
             self.version = self.call("/v3/maintenance/status", {}).get("version", "")

@@ -38,6 +38,12 @@ class Target(NamedTuple):
     cafile: "str | None" = None
     certfile: "str | None" = None
     keyfile: "str | None" = None
+    password_file: "str | None" = None
+    password_command: "str | None" = None
+
+    @property
+    def has_password(self) -> bool:
+        return (self.password, self.password_file, self.password_command) != (None, None, None)
 
 
 class Lookup:

@@ -153,7 +153,7 @@ class Redis(Engine):
         except Refused as error:
             if str(error).startswith(CLUSTER):
                 raise SoloError(f"{self.where}: is a cluster{SINGLE}") from None
-            is_unnamed = str(error).startswith("NOAUTH") and self.target.password is None
+            is_unnamed = str(error).startswith("NOAUTH") and not self.target.has_password
             raise SoloError(f"{self.where}: {'it requires a password' if is_unnamed else tidy(error)}") from None
         except (OSError, ValueError) as error:
             distrust = self.connection.tls and network.find_distrust(self.target, error)

@@ -6,6 +6,7 @@ The Python library of Redis takes 120 ms to load, and repeats what a lease has n
 from time import monotonic
 
 from solo.engines import network
+from solo.engines.password import Password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,16 +34,18 @@ class Connection:
         [(self.host, self.port)] = target.hosts
         self.tls = tls
         self.timeout = timeout
-        login = [target.user, target.password or ""] if target.user else [target.password]
-        self.greetings = [] if login == [None] else [["AUTH", *login]]
-        self.greetings += [["SELECT", target.path]] if int(target.path or 0) else []
+        self.user = target.user
+        self.password = Password(target)
+        self.database = int(target.path or 0)
         self.sock: network.Timed | None = None
 
     def call(self, *words: object) -> "Any":
         """Return bytes, a number, None, or a list of answers. Raises Refused; OSError, ValueError: the connection is closed."""
         deadline = monotonic() + self.timeout
         try:
-            sock = self.sock or self.open(deadline)
+            if self.sock is None:
+                deadline = self.open(deadline)
+            sock: Any = self.sock
             sock.deadline = deadline
             return self.ask(sock, words)
         except Refused:
@@ -54,15 +57,19 @@ class Connection:
             self.close()  # a late answer must not be taken for the next one
             raise
 
-    def open(self, deadline: float) -> "network.Timed":
+    def open(self, deadline: float) -> float:
+        """Connect and log in. Return the deadline, as of Password.find."""
+        password, deadline = self.password.find(deadline)
         self.sock = sock = network.Timed(network.connect(self.host, self.port, deadline, self.tls), deadline)
         try:
-            for words in self.greetings:
-                self.ask(sock, words)
+            if self.user or password is not None:
+                self.ask(sock, ["AUTH", *([self.user] if self.user else []), password or ""])
+            if self.database:
+                self.ask(sock, ["SELECT", self.database])
         except Refused:
             self.close()
             raise
-        return sock
+        return deadline
 
     def dial_again(self) -> None:
         """Have the next call connect anew, and look the name up meanwhile: the address that we keep can still be reached."""

@@ -9,6 +9,7 @@ import sys
 
 from solo.engines.fields import NamedTuple
 from solo.engines.network import Target, describe, split_host, unquote
+from solo.engines.password import read_trusted
 from solo.errors import SoloError, UsageError
 from solo.kernel import find_home
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from solo.engines.lease import Terms
     from solo.engines.queue import Engine
 
+OTHERS_READ = 0o004  # of a mode
 CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
-LARGEST = 1 << 20  # bytes
-KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 FILE = "password_file"  # a setting of each URL, and a key of a target
+KEYS = ("url", "user", "password", FILE, "password_command", "cafile", "certfile", "keyfile")
 ALIASES = {"postgres": "postgresql"}
 UNIX = "redis+unix"
 WAYS = {  # to what solo does not speak, by a part of the scheme
@@ -96,7 +97,7 @@ def find_target(where: str) -> Target:
         if has_secret(target):
             remedy = f"put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION}"
             raise UsageError(f"--via {target.shown}: other users could read the password ({remedy})")
-        return read_password(target)
+        return target
     known: dict[str, Target] = {}
     home = find_home(posix.geteuid())
     files = [CONFIGURATION, *([f"{home}/{USERS_CONFIGURATION}"] if home else [])]
@@ -106,21 +107,7 @@ def find_target(where: str) -> Target:
         unreadable = [path for path in files if posix.access(path, posix.F_OK) and not posix.access(path, posix.R_OK)]
         where_to = " or ".join(files) + "".join(f" ({path} is not readable)" for path in unreadable)
         raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}")
-    return read_password(known[where])
-
-
-def read_password(target: Target) -> Target:
-    """Return the target with the password in its password_file, if it names one. Raises SoloError."""
-    settings = dict(target.settings)
-    path = settings.pop(FILE, None)
-    if path is None:
-        return target
-    try:
-        with open(path, "rb") as file:
-            password = file.read(LARGEST).decode().rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        raise SoloError(f"--via {target.shown}: cannot read {path}: {describe(error)}") from None
-    return target._replace(settings=settings, password=password)
+    return known[where]
 
 
 def parse_url(url: str) -> Target:
@@ -155,7 +142,8 @@ def parse_url(url: str) -> Target:
         raise UsageError("--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
     shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{shown_path}{'?' * bool(query)}{hide_secrets(query)}"
     secrets = unquote(user) if at else None, unquote(password) if colon else None
-    return Target(scheme, addresses, unquote(path).strip("/"), settings, shown, *secrets)
+    file = settings.pop(FILE, None)
+    return Target(scheme, addresses, unquote(path).strip("/"), settings, shown, *secrets, password_file=file)
 
 
 def hide_secrets(query: str) -> str:
@@ -174,29 +162,21 @@ def is_scheme(text: str) -> bool:
 
 def read_configuration(path: str) -> "dict[str, Target]":
     """Return the targets of one file by name, none if there is no such file. Raises SoloError."""
-    import stat
-
     try:
-        # O_NONBLOCK: opening a FIFO in its place must not hang.
-        with open(posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), "rb") as file:
-            status = posix.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-                raise SoloError(f"cannot use {path}: not a regular file of less than {LARGEST >> 20} MiB")
-            if status.st_uid not in (0, posix.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise SoloError(f"cannot trust {path}: others can write to it (make it yours, chmod go-w)")
-            data = file.read(LARGEST).decode()
+        data, mode = read_trusted(path)
+        text = data.decode()
     except (FileNotFoundError, PermissionError):  # there is none, or it has root's secrets
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise SoloError(f"cannot read {path}: {describe(error)}") from None
     try:
-        targets = load_toml(data).get("via", {})
+        targets = load_toml(text).get("via", {})
     except (ValueError, RecursionError) as error:
         raise SoloError(f"{path}: {error}") from None
     if not isinstance(targets, dict):
         raise SoloError(f"{path}: via: not a table (like [via.prod])")
     targets = {name: make_target(path, name, table) for name, table in targets.items()}
-    if status.st_mode & stat.S_IROTH and any(map(has_secret, targets.values())):
+    if mode & OTHERS_READ and any(map(has_secret, targets.values())):
         raise SoloError(f"cannot use {path}: everybody can read the password in it (chmod o-r)")
     return targets
 
@@ -219,12 +199,10 @@ def make_target(path: str, name: str, table: "Any") -> Target:
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()) or "url" not in table:
         raise SoloError(f"{where}: not a table of strings with a url")
     for key in table:
-        if key not in (*KEYS, FILE):
-            raise SoloError(f"{where}: {key}: no such key (there are {', '.join(KEYS)}, {FILE})")
+        if key not in KEYS:
+            raise SoloError(f"{where}: {key}: no such key (there are {', '.join(KEYS)})")
     try:
         target = parse_url(table["url"])
     except UsageError as error:
         raise SoloError(f"{where}: {error}") from None
-    if FILE in table:
-        target = target._replace(settings={**target.settings, FILE: table[FILE]})
     return target._replace(**{key: table[key] for key in KEYS[1:] if key in table})

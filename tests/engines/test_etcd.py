@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import urllib.request
 
 import pytest
 from conftest import configured, finish, read_line, until
@@ -117,6 +119,33 @@ def test_configured_password_is_used_and_never_shown(lab, tmp_path, start_server
     assert result.returncode == 0, result.stderr
     assert b"SOLO_TOKEN" in result.stdout and b"s3cret" not in result.stdout + result.stderr
     assert (wrong.returncode, wrong.stderr.count(b"\n")) == (125, 1)
+
+
+def test_changed_password_is_read_at_the_next_log_in(lab, tmp_path, start_server):
+    """etcd forgets the tokens of a user whose password changes."""
+    server = start_server(Etcd)
+    enable_passwords(server)
+    (tmp_path / "secret").write_text("rootpw\n")
+    via = server.url.replace("//", "//root@") + f"?password_file={tmp_path}/secret"
+    holder = lab.start("-n", "job", "--via", via, "--", "sh", "-c", "echo; read line; exit 3")
+    read_line(holder)
+
+    (tmp_path / "secret").write_text("changed\n")
+    words = f"etcdctl --endpoints 127.0.0.1:{server.port} --user root:rootpw user passwd root --interactive=false"
+    change = {"input": "changed", "text": True, "env": {**os.environ, "ETCDCTL_API": "3"}}
+    subprocess.run(words.split(), check=True, stdout=subprocess.DEVNULL, **change)
+    before = count_renewals(server)
+    until(lambda: count_renewals(server) > before + 1 or holder.poll() is not None)
+
+    assert finish(holder)[::2] == (3, "")
+
+
+def count_renewals(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
+        [line] = [
+            line for line in answer.read().splitlines() if line.startswith(b"etcd_debugging_lease_renewed_total ")
+        ]
+    return float(line.split()[1])
 
 
 @pytest.mark.root

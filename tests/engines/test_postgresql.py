@@ -260,6 +260,28 @@ def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
     assert result.returncode == 0 and b"se%cr3t" not in result.stdout + result.stderr
 
 
+def test_changed_password_is_read_at_the_next_log_in(fleet, server, tmp_path):
+    server.ask("create role caretaker login password 'first'")
+    server.ask("grant create on schema public to caretaker")
+    rules, file = server.home / "data" / "pg_hba.conf", tmp_path / "secret"
+    old = rules.read_text()
+    rules.write_text("host all caretaker 127.0.0.1/32 scram-sha-256\n" + old)
+    server.ask("select pg_reload_conf()")
+    file.write_text("first\n")
+    fleet.url = server.url.replace("postgres@", "caretaker@").replace("solo_lock", "kept") + f"&password_file={file}"
+    holder = fleet.hold("a", fleet.job)
+
+    file.write_text("second\n")
+    server.ask("alter role caretaker password 'second'")
+    ended = server.ask("select count(pg_terminate_backend(pid)) from pg_stat_activity where usename = 'caretaker'")
+    before = server.ask("select expires from kept")
+    until(lambda: server.ask(f"select expires > timestamptz '{before}' + interval '6 s' from kept") == "t")
+
+    assert ended == "1" and finish(holder)[::2] == (0, "")
+    rules.write_text(old)
+    server.ask("select pg_reload_conf()")
+
+
 def test_table_created_by_another_contender_meanwhile_is_used(server):
     """Two first contenders race: the other creates the table between the probe and the check of this one."""
 

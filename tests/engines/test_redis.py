@@ -1,16 +1,21 @@
 """Redis alone: lost locks, passwords, unsupported servers."""
 
+import os
 import pwd
 import signal
+import time
 
 import pytest
-from conftest import PATIENCE, finish, read_line, until, wait_dead
+from conftest import PATIENCE, configured, finish, read_line, until, wait_dead
 from fleet import Clock
 from proxy import HOLE, Proxy
 from servers import Redis, find_port, serve_alone
 from test_engines import Fleet
 
+from solo.engines.password import Password
 from solo.engines.resp import is_passing
+from solo.engines.targets import parse_url
+from solo.errors import Unreachable
 
 pytestmark = pytest.mark.full
 
@@ -110,7 +115,6 @@ def test_renewal_on_a_dead_link_is_tried_once(fleet):
     """Some clients would try ten more times, for longer than a lease lives."""
     from solo.engines.lease import Terms
     from solo.engines.targets import open_engine
-    from solo.errors import Unreachable
 
     proxy = Proxy(fleet.server.port)
     engine = open_engine(fleet.server.make_url(proxy.port), Terms(3.0))
@@ -293,7 +297,7 @@ def moved(lab, pair):
 
 
 def wait_renewed(server, times=20):
-    """Return once leases of 3 s were renewed at a server for longer than that: each renewal has at most two."""
+    """Return once leases were renewed at a server; 20 is more than leases of 3 s live: each renewal has at most two."""
     server.ask("config", "resetstat")
     until(lambda: "cmdstat_pexpire:" in server.ask("info", "commandstats") and count_renewals(server) >= times)
 
@@ -430,3 +434,113 @@ def test_user_without_info_and_with_a_password_file_can_lock(lab, start_redis, t
     (tmp_path / "secret").unlink()
     result = fleet.run("a", "-n", fleet.job, "true")
     assert result.returncode == 125 and b"secret: No such file" in result.stderr and result.stderr.count(b"\n") == 1
+
+
+@pytest.fixture
+def secret(lab, start_redis, tmp_path):
+    """A fleet whose user `cron` has a password in a file, and that file."""
+    server = start_redis()
+    server.ask("acl", "setuser", "cron", "on", f">{SECRET}", "~solo:*", "+@all")
+    file = tmp_path / "secret"
+    file.write_text(SECRET + "\n")
+    fleet = Fleet(lab, server)
+    fleet.url = server.url.replace("//", "//cron@") + f"/0?password_file={file}"
+    return fleet, file
+
+
+def change_password(server):
+    """The connections end too, as at a restart of the server."""
+    server.ask("acl", "setuser", "cron", "resetpass", ">changed")
+    assert int(server.ask("client", "kill", "type", "normal", "skipme", "yes")) > 0
+
+
+def test_changed_password_is_read_at_the_next_log_in(secret):
+    fleet, file = secret
+    holder = fleet.hold("a", fleet.job, "--ttl", "3s")
+
+    file.write_text("changed\n")
+    change_password(fleet.server)
+    wait_renewed(fleet.server, 10)
+
+    assert finish(holder)[::2] == (0, "")
+
+
+def test_password_that_did_not_change_in_the_file_ends_the_command(secret):
+    fleet, _ = secret
+    holder = start_stubborn(fleet, "a", "--ttl", "3s")
+
+    change_password(fleet.server)
+
+    status, _, message = finish(holder)
+    assert status == 123 and "WRONGPASS" in message
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "mode, owner, message",
+    [
+        (0o444, 0, ""),
+        (0o646, 0, "others can write to it"),
+        (0o660, 0, "others can write to it"),
+        (0o600, 65533, "others can write to it"),
+        (None, 0, "not a regular file"),
+    ],
+)
+def test_password_file_that_others_can_write_is_refused(secret, mode, owner, message):
+    fleet, file = secret
+    if mode is None:
+        file.unlink()
+        os.mkfifo(file, 0o600)
+    else:
+        file.chmod(mode)
+    os.chown(file, owner, owner)
+
+    result = fleet.run("a", "-n", fleet.job, "true", timeout=PATIENCE)
+
+    assert (result.returncode, message.encode() in result.stderr) == (125 if message else 0, True)
+    assert result.stderr.count(b"\n") == bool(message)
+
+
+@pytest.mark.root
+def test_password_command_is_asked_at_each_log_in(secret, tmp_path):
+    fleet, file = secret
+    count, etc = tmp_path / "count", tmp_path / "solo.toml"
+    words = f"echo asked >>{count}; cat {file}"
+    etc.touch(0o600)
+    etc.write_text(f'[via.cache]\nurl = "{fleet.server.url}"\nuser = "cron"\npassword_command = "{words}"\n')
+    fleet.url = "cache"
+    words = ("-n", fleet.job, "--", "sh", "-c", "echo; read line; exit 3")
+    holder = fleet.start("a", *words, prefix=configured(etc))
+    read_line(holder)
+    before = count.read_text().count("asked")
+
+    file.write_text("changed\n")
+    change_password(fleet.server)
+    wait_renewed(fleet.server, 3)
+
+    assert finish(holder)[::2] == (3, "") and before == 1 < count.read_text().count("asked")
+    file.write_text("")
+    result = fleet.run("b", "-n", fleet.job, "true", prefix=configured(etc))
+    assert result.returncode == 125 and b"password_command printed no password" in result.stderr
+
+
+def test_password_command_has_a_time_limit(tmp_path):
+    target = parse_url("redis://h")._replace(password_command=f"echo $$ >{tmp_path}/pid; exec tail -f /dev/null")
+    password = Password(target)
+    password.patience = 0.0
+
+    with pytest.raises(Unreachable, match="password_command: no answer"):
+        password.find(time.monotonic() + 1)
+
+    until(lambda: not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text().strip()}/exe"))
+
+
+def test_first_answer_of_a_password_command_takes_no_time_of_the_call():
+    password = Password(parse_url("redis://h")._replace(password_command="sleep 0.2; echo word"))
+    deadline = time.monotonic() + 0.1
+
+    word, moved = password.find(deadline)
+
+    assert word == "word" and moved >= deadline + 0.2
+    with pytest.raises(Unreachable):
+        password.find(time.monotonic() + 0.1)

@@ -6,6 +6,7 @@ from select import POLLIN, POLLOUT, poll
 from time import monotonic, time
 
 from solo.engines.network import find_addresses, look_up_again, unquote
+from solo.engines.password import Password
 from solo.engines.postgresql import libpq
 from solo.engines.postgresql.libpq import LibpqError, get_message, make_conninfo, pq
 from solo.errors import SoloError, Unreachable, UsageError
@@ -35,6 +36,7 @@ class Link:
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
         self.where = target.shown
+        self.password = Password(target)
         self.hosts = target.hosts
         self.timeout = timeout
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
@@ -43,7 +45,6 @@ class Link:
             **files,
             "sslmode": "verify-full" if target.cafile else None,
             "user": target.user,
-            "password": target.password,
             "dbname": target.path or None,
             **settings,
             # A silent connection is probed for the last two thirds of the ttl, a busy one never.
@@ -66,10 +67,13 @@ class Link:
     def open(self):
         """Connect. Raises Unreachable, SoloError."""
         problem = None
+        password, deadline = self.password.find(monotonic() + self.timeout)
+        known = self.settings if password is None else {**self.settings, "password": password}
+        left = deadline - monotonic()
         for host, port in self.hosts:
             try:
                 # A silent host must leave time for the others.
-                self.open_host(unquote(host), port, monotonic() + self.timeout / len(self.hosts))
+                self.open_host(unquote(host), port, monotonic() + left / len(self.hosts), known)
                 return
             except (LibpqError, OSError) as error:
                 problem = self.lose(str(error))
@@ -79,9 +83,9 @@ class Link:
             look_up_again(unquote(host), port)
         raise problem
 
-    def open_host(self, host: str, port: int, deadline: float):
+    def open_host(self, host: str, port: int, deadline: float, known: dict):
         where = self.resolve(host, port, deadline)
-        connection = libpq.start_connection(make_conninfo({**self.settings, **where}))
+        connection = libpq.start_connection(make_conninfo({**known, **where}))
         try:
             self.connect(connection, deadline)
         except BaseException:

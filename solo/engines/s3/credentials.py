@@ -7,11 +7,11 @@ them.
 """
 
 import posix
-from _signal import SIGKILL
-from time import monotonic, sleep
+from time import monotonic
 
 from solo.engines import json, network
 from solo.engines.http import Connection, Headers, dial, find_text, parse_date
+from solo.engines.program import ask_program
 from solo.engines.s3.sign import Keys, format_query
 from solo.errors import SoloError, Unreachable
 from solo.kernel import find_home
@@ -20,13 +20,7 @@ LARGEST = 1 << 20  # bytes of a file or an answer
 CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
 ROLES = "/latest/meta-data/iam/security-credentials/"
 TOKEN_LIFE = "21600"  # seconds
-TICK = 0.01  # seconds
 INSTANCE_TIMEOUT = 1.0  # seconds: elsewhere nobody answers
-# Runs $1. When our end of its stdin closes, as it does when solo dies, it kills its whole process group.
-GUARD = (
-    "exec 3<&0 </dev/null; (read -r line <&3; kill -KILL 0) >/dev/null & exec 3<&-;"
-    ' (eval "$1"); code=$?; kill -KILL $!; wait $! 2>/dev/null; exit $code'
-)
 ELSEWHERE = ("role_arn", "sso_session", "sso_start_url", "login_session")
 
 
@@ -127,7 +121,8 @@ def find_keys(settings: Settings, timeout: float) -> Keys:
         token = profile.get("aws_session_token") or None
         return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token, None, where)
     if profile.get("credential_process"):
-        return run_process(profile["credential_process"], where, timeout)
+        source = f"{where}: credential_process"
+        return parse_keys(ask_program(profile["credential_process"], source, timeout), source)
     relative = settings.find("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     full = CONTAINER + relative if relative else settings.find("AWS_CONTAINER_CREDENTIALS_FULL_URI")
     if full:
@@ -162,57 +157,6 @@ def parse_keys(data: bytes, source: str) -> Keys:
         return Keys(texts[0], texts[1], token or None, parse_date(expires) if expires else None, source)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SoloError(f"{source}: its answer has no valid access keys ({type(error).__name__})") from None
-
-
-def run_process(command: str, where: str, timeout: float) -> Keys:
-    """Return the keys that a shell command prints. It runs in a process group of its own, which does not outlive us."""
-    from select import POLLIN, poll
-
-    read, write = posix.pipe2(posix.O_CLOEXEC)
-    guard, lifeline = posix.pipe2(posix.O_CLOEXEC)
-    try:
-        actions = [(posix.POSIX_SPAWN_DUP2, write, 1), (posix.POSIX_SPAWN_DUP2, guard, 0)]
-        shell = ["sh", "-c", GUARD, "sh", command]
-        pid = posix.posix_spawn("/bin/sh", shell, posix.environ, file_actions=actions, setpgroup=0, setsigmask=[])
-    except BaseException:
-        posix.close(read)
-        posix.close(lifeline)
-        raise
-    finally:
-        posix.close(write)
-        posix.close(guard)
-    data, deadline, until = b"", monotonic() + timeout, 0.0
-    try:
-        poller = poll()
-        poller.register(read, POLLIN)
-        while len(data) < LARGEST:
-            if not poller.poll(max(0.0, deadline - monotonic()) * 1000):
-                raise Unreachable(f"{where}: credential_process: no answer")
-            piece = posix.read(read, 1 << 16)
-            if not piece:
-                break
-            data += piece
-        until = deadline
-    finally:
-        posix.close(read)
-        try:
-            reap(pid, until)
-        finally:
-            posix.close(lifeline)
-    return parse_keys(data, f"{where}: credential_process")
-
-
-def reap(pid: int, deadline: float) -> None:
-    """Collect the process. At the deadline kill it with its group, even if it has ended itself."""
-    try:
-        while monotonic() < deadline:
-            if posix.waitpid(pid, posix.WNOHANG)[0]:
-                return
-            sleep(TICK)
-        posix.killpg(pid, SIGKILL)
-        posix.waitpid(pid, 0)
-    except (ChildProcessError, ProcessLookupError):
-        pass  # the launcher's main thread reaps all children
 
 
 def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:

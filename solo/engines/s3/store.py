@@ -12,6 +12,7 @@ from time import monotonic, sleep, time
 from solo.engines import network
 from solo.engines.fields import NamedTuple
 from solo.engines.http import Answer, Connection, Headers, dial, find_http_date, find_text
+from solo.engines.password import Password
 from solo.engines.s3.credentials import Settings, find_keys
 from solo.engines.s3.sign import Keys, quote, sign
 from solo.errors import SoloError, Unreachable, UsageError
@@ -53,7 +54,7 @@ class Store:
         self.where = shown = target.shown
         if len(target.hosts) > 1 or target.hosts[0][1] != 443 or ":" in target.hosts[0][0]:
             raise UsageError(f"--via {shown}: not one bucket (like s3://bucket/prefix?endpoint=https://host:9000)")
-        if (target.user is None) != (target.password is None):
+        if (target.user is not None) != target.has_password:
             raise UsageError(f"--via {shown}: an access key is a user and a password (in the [via.NAME] of a file)")
         self.target = target
         self.timeout = timeout
@@ -124,8 +125,9 @@ class Store:
         return keys
 
     def find_keys(self, seconds: float) -> Keys:
-        if self.target.password is not None:
-            return Keys(self.target.user or "", self.target.password, source="the target")
+        if self.target.has_password:
+            password, _ = Password(self.target).find(monotonic() + seconds)
+            return Keys(self.target.user or "", password or "", source="the target")
         return find_keys(self.settings, seconds)
 
     def refresh(self) -> None:

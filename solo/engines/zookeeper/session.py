@@ -16,6 +16,7 @@ from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHead
 
 from solo.engines.engine import Gone
 from solo.engines.network import TIMEOUTS, Timed, connect, describe, find_distrust
+from solo.engines.password import Password
 from solo.errors import SoloError, Unreachable
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
@@ -39,7 +40,8 @@ class Session:
         self.target = target
         self.hosts = target.hosts
         self.where = target.shown
-        self.login = None if target.user is None else f"{target.user}:{target.password or ''}"
+        self.password_of_user = Password(target)
+        self.login = None  # found once, as the rights of our znodes depend on it
         self.tls = tls
         self.ttl = ttl
         self.timeout = timeout
@@ -90,6 +92,9 @@ class Session:
 
     def dial(self, deadline: float):
         """Connect to the current host. Raises BROKEN, Gone, SoloError."""
+        if self.login is None and self.target.user is not None:
+            password, deadline = self.password_of_user.find(deadline)
+            self.login = f"{self.target.user}:{password or ''}"
         self.socket = self.open(deadline)
         self.send(Connect(0, self.zxid, min(round(self.ttl * 1000), LONGEST), self.number, self.password, False))
         granted, _ = Connect.deserialize(self.receive(deadline), 0)
