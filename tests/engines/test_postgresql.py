@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import finish, read_state, until
+from conftest import finish, kill, read_state, until
 from servers import PostgreSQL, find_port, serve, serve_alone
 from test_engines import Fleet
 
@@ -215,6 +215,39 @@ def test_pooler_may_share_sessions(fleet, server, start_server, mode):
     fleet.url = server.url
     assert fleet.run("c", "-n", fleet.job, "true").returncode == 75
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
+
+
+def test_pooler_passes_slots_and_periods(fleet, server, start_server):
+    fleet.url = server.make_url(start_server(PgBouncer, target=server, mode="transaction").port)
+    words = "--slots", "2", "--once-per", "1h,retry", "--", "sh", "-c", "echo $SOLO_SLOT >>$LAB/log; exit $STATUS"
+
+    for status in (3, 0, 0):  # a failed run does not count
+        fleet.lab.environment["STATUS"] = str(status)
+        assert fleet.run("a", "-n", fleet.job, *words).returncode == status
+
+    assert fleet.lab.read_log() == ["0", "0"]
+
+
+@pytest.mark.parametrize("mode", ["transaction", None], ids=["pooled", "direct"])
+def test_crash_of_a_server_that_commits_late_forgets_no_lock(lab, start_server, mode):
+    """Its last commits are lost, unless a statement asks for the disk."""
+    server = start_server(PostgreSQL)
+    for setting in ("synchronous_commit = off", "wal_writer_delay = '10s'"):
+        server.ask(f"alter system set {setting}")
+    server.ask("select pg_reload_conf()")
+    fleet = Fleet(lab, server)
+    assert fleet.run("a", "-n", "other", "true").returncode == 0  # makes the table
+    server.ask("checkpoint")
+    if mode:
+        fleet.url = server.make_url(start_server(PgBouncer, target=server, mode=mode).port)
+    holder = fleet.hold("a", fleet.job, "--ttl", "1h")
+
+    server.stop()
+    server.start()
+
+    fleet.url = server.url
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+    kill(holder)
 
 
 def test_standby_is_refused_or_passed_over(fleet, server, tmp_path):

@@ -23,6 +23,8 @@ LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
 SHORTEST_WAIT = 0.01  # seconds
 LOOK_SELDOM = 4.0, 8.0  # seconds: an administrator who deletes a row notifies no waiter
 TABLE = "solo_lock"  # the one that we propose
+# In a statement on which a lock depends: its commit waits for the disk.
+SYNCED = "set_config('synchronous_commit', 'on', true) is not null"
 PROBE = "select 1 from TABLE limit 0"
 ONCE = ""  # the owner of the row with the last period of a name
 COLUMNS = (
@@ -117,7 +119,8 @@ class PostgreSQL(Engine):
         try:
             if self.link.connection is None:
                 self.open()
-            return self.link.ask(query.replace("TABLE", self.table), *values)
+            synced = SYNCED if self.link.is_pooled else "true"  # else the session is set
+            return self.link.ask(query.replace("TABLE", self.table).replace("SYNCED", synced), *values)
         except Unreachable:
             self.link.close()  # a new session may work, perhaps at another host
             raise
@@ -125,7 +128,7 @@ class PostgreSQL(Engine):
     def renew(self):
         rows = self.ask(
             "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
-            " where owner = $1 and expires > clock_timestamp() returning number, asked",
+            " where owner = $1 and expires > clock_timestamp() and SYNCED returning number, asked",
             self.owner,
             self.ttl,
         )
@@ -151,7 +154,7 @@ class PostgreSQL(Engine):
         values = make_key(f"{self.name} {name}"), name, self.owner, self.ttl, record.format(self.skew).decode()
         self.ask(
             "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, owner, expires, note)"
-            " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked"
+            " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked where SYNCED"
             " on conflict (name, owner) do nothing",
             *values,
         )
@@ -167,7 +170,7 @@ class PostgreSQL(Engine):
         gets_slots = entry.record.claim.mode == SLOTS and entry.record.child is None
         change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
         if not change(
-            "update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
+            "update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp() and SYNCED",
             entry.record.format(self.skew).decode(),
             entry.number,
             self.owner,
@@ -261,9 +264,9 @@ class PostgreSQL(Engine):
 
     def write_once(self, name: str, version, text: bytes) -> bool:
         if version is None:
-            added = "insert into TABLE (name, owner, note) values ($1, $2, $3) on conflict do nothing returning 1"
+            added = "insert into TABLE (name, owner, note) select $1, $2, $3 where SYNCED on conflict do nothing returning 1"
             return bool(self.ask(added, name, ONCE, text.decode()))
-        changed = "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 returning 1"
+        changed = "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 and SYNCED returning 1"
         return bool(self.ask(changed, name, ONCE, text.decode(), version))
 
     def log_outcome(self, name: str, number: int, text: bytes):
