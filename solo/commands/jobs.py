@@ -219,8 +219,8 @@ def find_line_place(line: Line) -> Place:
     if line.unit is None or line.place is None:
         return find_place(line.user, line.variables.get("PATH", CRON_PATH), line.asked)
     # The directory of a unit that systemd makes or names, or that no other process sees, cannot be tried.
-    unit, asked = line.unit, line.asked
-    is_own = unit.is_made(asked) or unit.find_private(asked) or "%" in asked
+    asked = line.asked
+    is_own = "%" in asked or line.unit.is_made(asked) or line.unit.find_private(asked)
     tried = find_place(line.user, None, None if is_own else asked)
     return line.place if (line.place.problem or line.place.unknown) and not tried.problem else tried
 
