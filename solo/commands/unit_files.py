@@ -126,7 +126,9 @@ def find_drop_ins(names: list[str], folders: list[str]) -> list[str]:
     """Return the drop-ins of a service with these names. Of those with one file name the first directory's counts."""
     found = dict[str, str]()
     places = [(folder, one) for name in names for folder in folders for one in list_variants(name)]
-    for folder, one in [*places, *((folder, "service") for folder in folders)]:
+    if names[0].endswith(SERVICE):
+        places += [(folder, "service") for folder in folders]
+    for folder, one in places:
         place = os.path.join(folder, f"{one}.d")
         with suppress(OSError):
             for file in os.listdir(place):
@@ -139,6 +141,8 @@ def list_variants(name: str) -> Iterator[str]:
     """Yield the names for which a service has drop-ins: its own, that of its template, and those that end at a hyphen."""
     prefix, sign, instance = name.removesuffix(SERVICE).partition("@")
     yield name
+    if not name.endswith(SERVICE):  # a timer, or a copy
+        return
     if instance:
         yield from list_variants(f"{prefix}@{SERVICE}")
     hyphen = prefix[:-1].rfind("-") + 1

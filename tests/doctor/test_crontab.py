@@ -781,6 +781,8 @@ PLACES = {
     "etc/job-nightly.service.d/60.conf": None,
     "etc/job-nightly@eu.service.d/.70.conf": None,
     "etc/job-nightly@eu.service.d/70": None,
+    "etc/job-nightly.timer": None,
+    "etc/job-nightly.timer.d/80.conf": None,
 }
 
 
@@ -796,9 +798,11 @@ def test_the_files_of_a_unit_are_those_of_systemd(tmp_path, monkeypatch):
     [by_name] = unit_files.read_services(["job-nightly@eu"])
     [by_drop_in] = unit_files.read_services([expected[2]])
     by_folder = [files[0].file for files in unit_files.read_services([str(tmp_path / "etc")])]
+    [timer] = unit_files.read_services([str(tmp_path / "etc/job-nightly.timer")])
 
     assert [source.file for source in by_name] == [template, *expected] == [source.file for source in by_drop_in]
     assert by_folder.count(template) == 2 and not [file for file in by_folder if "-.service" in file or "-@" in file]
+    assert [source.file for source in timer] == [f"{tmp_path}/etc/job-nightly.timer{end}" for end in ("", ".d/80.conf")]
     with pytest.raises(SoloError, match="cannot find the unit nobody-here.service"):
         list(unit_files.read_services(["nobody-here"]))
 
