@@ -51,10 +51,10 @@ def test_note_of_each_nested_and_several_names_shows(lab):
 def test_waiter_and_wait_print_the_note_of_the_holder(lab, via):
     lab.hold("job", "--note", NOTE)
 
-    waiting = lab.run("-v", "--wait", "200ms", "-n", "job", "true").stderr.decode().splitlines()[0]
+    waiting = lab.start("-v", "--wait", "forever", "-n", "job", "true").stderr.readline().decode()
     waited = lab.run("wait", "--timeout", "0", "job")
 
-    assert waiting.startswith("solo: job: waiting: held for ") and waiting.endswith(f": {NOTE}")
+    assert waiting.startswith("solo: job: waiting: held for ") and waiting.endswith(f": {NOTE}\n")
     assert (waited.returncode, waited.stderr.endswith(f": {NOTE}\n".encode())) == (75, True)
 
 
@@ -190,6 +190,8 @@ def test_note_reaches_a_hold_that_was_waited_for(lab):
 def test_live_line_of_a_waiter_has_the_note(lab, terminal):
     lab.hold("job", "--note", NOTE)
 
-    shown = terminal(lab.script, "--wait", "1", "-n", "job", "true", TERM="xterm").read_to_end().decode()
+    wide = ("sh", "-c", 'stty columns 200 && exec "$@"', "sh")
+    waiting = terminal(*wide, lab.script, "--wait", "forever", "-n", "job", "true", TERM="xterm")
+    waiting.wait_for(NOTE)
 
-    assert re.search(rf"solo: job: waiting for 0s, .*1st in the queue.*: {NOTE[:4]}", shown)
+    assert re.search(rf"solo: job: waiting for \d+s, 1st in the queue: [^\r]*: {NOTE}", waiting.screen.decode())
