@@ -71,7 +71,7 @@ TTL = Option("ttl", None, kinds.DURATION, "DURATION", REMOTE, "Life of an engine
 FLOCK = Option("flock", None, kinds.FILE, "PATH", LOCK, "Lock PATH by flock(2) too, as flock(1) does", many=True,
     text="Also lock the file or directory PATH by flock(2), so that flock(1) and solo exclude each other; with --shared or "
     "--slots the lock is shared. If the file is missing, solo creates it empty. solo never writes to it and never "
-    "removes it. Implies --no-orphan.")
+    "removes it. Implies --no-orphan, unless with --tree.")
 FCNTL = Option("fcntl", None, kinds.FILE, "PATH", LOCK, "Lock PATH by fcntl(2) too, as lckdo does", many=True,
     text="As --flock, but lock the file PATH by fcntl(2), as lckdo, s6-setlock and lockf(3) do; see solo(7).")
 NOTE = Option("note", None, kinds.NOTE, "TEXT", LOCK, "Show TEXT in list, show, history and when busy",
@@ -116,7 +116,7 @@ TREE = Option("tree", None, kinds.FLAG, None, LIMITS, "Wait for all descendants,
     text="Hold the name until every descendant of the command has ended. When solo ends the command, it ends all "
     "descendants too.")
 NO_ORPHAN = Option("no-orphan", None, kinds.FLAG, None, LIMITS, "Kill the command if solo is killed",
-    text="Let the kernel kill the command if solo dies, even by SIGKILL.")
+    text="Let the kernel kill the command if solo dies, even by SIGKILL. With --tree solo then kills its descendants too.")
 CHDIR = Option("chdir", None, kinds.DIRECTORY, "DIR", LIMITS, "Run the command in DIR",
     text="Run the command in DIR. COMMAND and the paths of other options are still looked up from the current directory.")
 SYSLOG = Option("syslog", None, kinds.FLAG, None, OUTPUT, "Log starts, skips and ends to syslog", keyword=None,

@@ -179,8 +179,7 @@ class Lower(End):
     def ended(self, run: "Any") -> None:
         """Say how the run ended. The upper one then waits only for us, not for what we leave, as a watcher of --notify."""
         self.say("end", run.status if run.outcome is None else run.outcome << 8)
-        if run.plan.is_socket:
-            self.wake(SIGCONT)  # its copy of the socket keeps the name
+        self.wake(SIGCONT)  # a stopped one would keep the caller waiting, and the address of a socket bound
 
 
 class Kept:

@@ -30,6 +30,7 @@ BROKEN = {  # {scene: (verdict, a wrapper that gets it)}; $0 is the lock, then t
     "hang_up": (BAD, 'trap : HUP; flock -n "$0" "$@"'),
     "own_session": (BAD, 'exec timeout 1h flock -n "$0" "$@"'),
     "kill_wrapper": (TWO, 'exec flock -n -o "$0" "$@"'),
+    "kill_wrapper_of_tree": (BAD, 'exec flock -n -o "$0" "$@"'),
     "kill_job": (BAD, 'flock -n "$0" "$@"; exit 0'),
     "kill_all": (BAD, 'mkdir "$0" || exit; "$@"; rmdir "$0"'),
     "stopped": (TWO, 'grep -qs "^State:.T" /proc/$(cat "$0")/status && rm "$0"; ' + IN_FILE),
@@ -62,7 +63,7 @@ def solo(solo_script, monkeypatch):
 
 def make_broken(script):
     words = ["sh", "-c", script, "{lock}"]
-    return make_peer("broken", words, words, words)
+    return make_peer("broken", words, words, words, tree=words)
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -29,6 +29,8 @@ BUILD = ROOT / "build/torture"
 LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_failure_of_any_system_call_breaks_no_promise")
 EXHAUSTIVE = [
     *(f"tools/test_torture.py::{loop}[{scene.__name__}]" for scene in SCENES for loop in LOOPS),
+    "launcher/test_tree.py::test_sigkill_at_any_step_of_either_starts_no_second_tree[upper]",
+    "launcher/test_tree.py::test_sigkill_at_any_step_of_either_starts_no_second_tree[lower]",
     "queue/test_hold.py::test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none",
     "queue/test_hold.py::test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck",
 ]
@@ -41,6 +43,7 @@ RANDOM = {  # each test's share of a round; the longest first
     "tests/api/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[file]": 1,
     "tests/api/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[socket]": 1,
     "tests/queue/test_soak.py::test_killed_launchers_never_overlap_and_leave_nothing": 1,
+    "tests/launcher/test_tree.py::test_killed_pairs_never_overlap": 1,
     "tests/queue/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[file]": 2,
     "tests/queue/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[socket]": 2,
 }

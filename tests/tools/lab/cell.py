@@ -19,7 +19,7 @@ LIMIT = 180  # seconds; a cell that takes longer is the lab's failure, not the p
 
 def measure(peer, scene) -> Outcome:
     """Return the outcome, even if the peer hangs: all its processes end with their namespace."""
-    if SCENES[scene].waits and peer.wait is None:
+    if SCENES[scene].needs and getattr(peer, SCENES[scene].needs) is None:
         return Outcome(NONE, VERDICTS[NONE][1])
     user = () if os.geteuid() == 0 else ("--map-root-user",)
     isolated = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]

@@ -19,6 +19,7 @@ class Peer(NamedTuple):
     skip: list  # if the lock is held, do not run
     wait: list | None  # wait forever; None: it cannot
     quiet: list  # like skip, without a message
+    tree: list | None = None  # like skip, but hold the lock until the last descendant of the job has ended; None: it cannot
 
     def is_installed(self) -> bool:
         return shutil.which(self.program) is not None
@@ -37,10 +38,11 @@ def read(*words) -> str:
     return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
 
-def make_peer(name, skip, wait=None, quiet=None, program=None) -> Peer:
+def make_peer(name, skip, wait=None, quiet=None, program=None, tree=None) -> Peer:
     """Make a Peer. Without a `quiet` mode, redirect its output to /dev/null, as people do."""
-    skip, wait, quiet = (words.split() if isinstance(words, str) else words for words in (skip, wait, quiet))
-    return Peer(name, program or name.split()[0], skip, wait, quiet or [*SILENCED, *skip])
+    forms = (skip, wait, quiet, tree)
+    skip, wait, quiet, tree = (words.split() if isinstance(words, str) else words for words in forms)
+    return Peer(name, program or name.split()[0], skip, wait, quiet or [*SILENCED, *skip], tree)
 
 
 def make_dotlockfile(flag) -> Peer:
@@ -57,14 +59,14 @@ def shell(text) -> list:
 
 
 PEERS = [
-    make_peer("flock", "flock -n -E 75 {lock}", "flock {lock}"),
+    make_peer("flock", "flock -n -E 75 {lock}", "flock {lock}", tree="flock -n -E 75 {lock}"),
     make_peer("flock -o", "flock -n -E 75 -o {lock}", "flock -o {lock}"),
     make_peer("flock -F", "flock -n -E 75 -F {lock}", "flock -F {lock}"),
     make_peer("timeout flock", "timeout 1h flock -n -E 75 {lock}", "timeout 1h flock {lock}", program="flock"),
     make_peer("lckdo", "lckdo {lock}", "lckdo -w {lock}", "lckdo -q {lock}"),
     make_peer("lckdo -e", "lckdo -e {lock}", "lckdo -w -e {lock}", "lckdo -q -e {lock}"),
-    make_peer("setlock", "setlock -n {lock}", "setlock {lock}", "setlock -nx {lock}"),
-    make_peer("chpst", "chpst -L {lock}", "chpst -l {lock}"),
+    make_peer("setlock", "setlock -n {lock}", "setlock {lock}", "setlock -nx {lock}", tree="setlock -n {lock}"),
+    make_peer("chpst", "chpst -L {lock}", "chpst -l {lock}", tree="chpst -L {lock}"),
     make_peer("s6-setlock", "s6-setlock -n {lock}", "s6-setlock {lock}"),
     make_peer("with-lock-ex", "with-lock-ex -f {lock}", "with-lock-ex -w {lock}", "with-lock-ex -q {lock}"),
     make_peer("run-one", "run-one"),
@@ -74,5 +76,11 @@ PEERS = [
     make_dotlockfile(""),
     make_dotlockfile(" -P"),
     make_peer("lockfile", shell(LOCKFILE.format("-r 0")), shell(LOCKFILE.format("-1 -r -1")), program="lockfile"),
-    make_peer("solo", "solo -n {name} --", "solo -w forever -n {name} --", "solo -q -E 0 --loud-after 3 -n {name} --"),
+    make_peer(
+        "solo",
+        "solo -n {name} --",
+        "solo -w forever -n {name} --",
+        "solo -q -E 0 --loud-after 3 -n {name} --",
+        tree="solo --tree -n {name} --",
+    ),
 ]

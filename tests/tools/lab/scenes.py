@@ -26,15 +26,15 @@ class Scene(NamedTuple):
     title: str
     good: str  # the good outcome and its reason
     run: Callable
-    waits: bool  # needs a waiter
+    needs: str  # the form of command line, besides skip, that a wrapper must have; or ""
 
 
 SCENES = {}
 
 
-def scene(title, good, waits=False):
+def scene(title, good, needs=""):
     def add(function):
-        SCENES[function.__name__] = Scene(title, good, function, waits)
+        SCENES[function.__name__] = Scene(title, good, function, needs)
         return function
 
     return add
@@ -94,7 +94,7 @@ for name, file, right, title in (
     ("command_not_executable", "file", 126, "a command that is not executable"),
 ):
     reason = f"Exit status {right}, as from every shell, with a message; the lock is free again."
-    SCENES[name] = Scene(title, reason, partial(run_impossible, file=file, right=right), False)
+    SCENES[name] = Scene(title, reason, partial(run_impossible, file=file, right=right), "")
 
 
 @scene("a job that exits with 3", "Exit status 3.")
@@ -147,7 +147,7 @@ for name, number, title, right in (
     ),
     ("hang_up", signal.SIGHUP, "SIGHUP to the wrapper", "The same: a connection is lost or a terminal closed."),
 ):
-    SCENES[name] = Scene(title, right, partial(signal_wrapper, number=number), False)
+    SCENES[name] = Scene(title, right, partial(signal_wrapper, number=number), "")
 
 
 @scene("SIGTERM with the job in its own session", "The same: the wrapper finds the job in the other session too.")
@@ -168,6 +168,25 @@ def kill_wrapper(trial):
     if not trial.admits_next():
         return bad("stays locked")
     return good("the job dies with the wrapper" if died else "the next run is refused")
+
+
+@scene("SIGKILL to the wrapper of a job's tree", "No second tree starts: a daemon that the job left keeps the lock.", "tree")
+def kill_wrapper_of_tree(trial):
+    wrapper = trial.start("daemon", "tree")
+    trial.until(lambda: trial.read("daemon"), "starts no job")
+    trial.until(lambda: not is_alive(trial.read("started")[-1]), "does not let the job end")
+    [daemon] = trial.read("daemon")
+
+    wrapper.kill()
+    wrapper.wait()
+    if not is_alive(daemon):
+        return good("the daemon dies with the wrapper")
+    if trial.admits_next("tree"):
+        return bad("a second run starts beside the daemon")
+    send(daemon, signal.SIGKILL)
+    trial.until(lambda: not is_alive(daemon), "does not die of SIGKILL")
+
+    return good("the next run is refused") if trial.admits_next("tree") else bad("stays locked")
 
 
 @scene("SIGKILL to the job", "The wrapper does not report success, and the next run starts.")
@@ -265,7 +284,7 @@ def closed_descriptors(trial):
 # --- The queue -------------------------------------------------------------------------------------------------------
 
 
-@scene(f"order of {QUEUE} waiters", "Order of arrival; each waiter arrives once the one before it sleeps.", waits=True)
+@scene(f"order of {QUEUE} waiters", "Order of arrival; each waiter arrives once the one before it sleeps.", needs="wait")
 def order(trial):
     wrapper, job = trial.hold()
     waiters = [trial.start_waiter(number) for number in range(QUEUE)]
@@ -280,7 +299,7 @@ def order(trial):
     return bad(f"{out_of_turn} of {QUEUE} out of turn") if out_of_turn else good("order of arrival")
 
 
-@scene("waiters behind a stopped waiter", "They acquire the lock while the one ahead is stopped.", waits=True)
+@scene("waiters behind a stopped waiter", "They acquire the lock while the one ahead is stopped.", needs="wait")
 def stopped_waiter(trial):
     wrapper, job = trial.hold()
     first = trial.start_waiter("first")
@@ -296,7 +315,7 @@ def stopped_waiter(trial):
     return good("they acquire the lock") if passes else note("it keeps its place and they wait")
 
 
-@scene("newcomers that overtake a waiter", "None acquires a freed lock before a waiter.", waits=True)
+@scene("newcomers that overtake a waiter", "None acquires a freed lock before a waiter.", needs="wait")
 def overtaking(trial):
     deadline = time.monotonic() + ENOUGH
     for number in range(1, ROUNDS + 1):
@@ -319,7 +338,7 @@ def send_newcomers(trial):
     return [trial.finish(newcomer) for newcomer in [trial.start("end", tag="newcomer") for _ in range(3)]]
 
 
-@scene(f"{WATCH} seconds of waiting", "No system call: the waiter sleeps until the lock is free.", waits=True)
+@scene(f"{WATCH} seconds of waiting", "No system call: the waiter sleeps until the lock is free.", needs="wait")
 def waiting_cost(trial):
     trial.hold()
     trace = trial.place / "trace"

@@ -50,7 +50,7 @@ class Trial:
             file.touch()
 
     def start(self, action, form="skip", tag="-", prefix=(), locks=None, job=(sys.executable, "-IS", JOB)):
-        """Start the peer before a job. `form` is skip, wait or quiet; `action` is an action of job.py."""
+        """Start the peer before a job. `form` is skip, wait, quiet or tree; `action` is an action of job.py."""
         locks = locks or self.locks
         words = [word.replace("{lock}", f"{locks}/job").replace("{name}", "job") for word in getattr(self.peer, form)]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOLO_", "XDG_"))}
@@ -80,10 +80,10 @@ class Trial:
             time.sleep(0.05)
         return wrapper
 
-    def admits_next(self):
+    def admits_next(self, form="skip"):
         """Whether a wrapper that starts now runs its job."""
         before = len(self.read("started"))
-        self.finish(self.start("end"))
+        self.finish(self.start("end", form))
         return len(self.read("started")) > before
 
     def finish(self, wrapper):
