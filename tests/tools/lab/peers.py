@@ -19,7 +19,9 @@ class Peer(NamedTuple):
     skip: list  # if the lock is held, do not run
     wait: list | None  # wait forever; None: it cannot
     quiet: list  # like skip, without a message
-    tree: list | None = None  # like skip, but hold the lock until the last descendant of the job has ended; None: it cannot
+    tree: list | None = (
+        None  # like skip, but hold the lock until the last descendant of the job has ended; None: it cannot
+    )
 
     def is_installed(self) -> bool:
         return shutil.which(self.program) is not None

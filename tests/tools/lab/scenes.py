@@ -170,7 +170,11 @@ def kill_wrapper(trial):
     return good("the job dies with the wrapper" if died else "the next run is refused")
 
 
-@scene("SIGKILL to the wrapper of a job's tree", "No second tree starts: a daemon that the job left keeps the lock.", "tree")
+@scene(
+    "SIGKILL to the wrapper of a job's tree",
+    "No second tree starts: a daemon that the job left keeps the lock.",
+    "tree",
+)
 def kill_wrapper_of_tree(trial):
     wrapper = trial.start("daemon", "tree")
     trial.until(lambda: trial.read("daemon"), "starts no job")
@@ -284,7 +288,9 @@ def closed_descriptors(trial):
 # --- The queue -------------------------------------------------------------------------------------------------------
 
 
-@scene(f"order of {QUEUE} waiters", "Order of arrival; each waiter arrives once the one before it sleeps.", needs="wait")
+@scene(
+    f"order of {QUEUE} waiters", "Order of arrival; each waiter arrives once the one before it sleeps.", needs="wait"
+)
 def order(trial):
     wrapper, job = trial.hold()
     waiters = [trial.start_waiter(number) for number in range(QUEUE)]
