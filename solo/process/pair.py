@@ -23,7 +23,6 @@ from _socket import (
     SOL_SOCKET,
     socketpair,
 )
-from errno import EAGAIN, ETOOMANYREFS
 from sys import byteorder
 from time import monotonic, sleep
 
@@ -86,7 +85,7 @@ class Lower(End):
     def __init__(self, run: "Any", socket: "Any", upper: "Process") -> None:
         super().__init__(run, socket)
         self.upper = upper
-        self.prctl = load_prctl()
+        self.has_stopped = False  # the command and, as far as we know, the upper process
         self.recent: dict[tuple[int, int], tuple[bool, float]] = {}  # by signal and sender: whether passed on, and when
 
     def has_upper(self) -> bool:
@@ -107,7 +106,7 @@ class Lower(End):
         tokens = [decode(format_token(self.run.named[name])) for name in self.run.record.shown_names]
         self.say("begin", child, monotonic(), *[token.replace(" ", ",") for token in tokens])
         self.wake()  # it takes the descriptors: those on their way count against RLIMIT_NOFILE
-        self.prctl(SET_PDEATHSIG, WAKE_SIGNAL)
+        load_prctl()(SET_PDEATHSIG, WAKE_SIGNAL)
         if not self.has_upper():
             raise SoloError(f"{self.run.names[0]}: pid {self.upper[0]}, which started this launcher, was killed")
 
@@ -120,8 +119,10 @@ class Lower(End):
             try:
                 self.socket.sendmsg([word], [(SOL_SOCKET, SCM_RIGHTS, fds)], MSG_DONTWAIT)
                 return
-            except OSError as error:
-                if error.errno not in (EAGAIN, ETOOMANYREFS) or monotonic() >= deadline:
+            except ConnectionError:
+                raise
+            except OSError:
+                if monotonic() >= deadline:
                     raise
             self.wake()
             sleep(PAUSE)
@@ -135,7 +136,8 @@ class Lower(End):
         if pid != child.pid or child.status is not None:
             return False
         if posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status):
-            self.say("stop", posix.WSTOPSIG(status) if posix.WIFSTOPPED(status) else 0)
+            self.has_stopped = posix.WIFSTOPPED(status)
+            self.say("stop", posix.WSTOPSIG(status) if self.has_stopped else 0)
             self.wake()
             return True
         self.say("status", status)
@@ -179,7 +181,8 @@ class Lower(End):
     def ended(self, run: "Any") -> None:
         """Say how the run ended. The upper one then waits only for us, not for what we leave, as a watcher of --notify."""
         self.say("end", run.status if run.outcome is None else run.outcome << 8)
-        self.wake(SIGCONT)  # a stopped one would keep the caller waiting, and the address of a socket bound
+        if run.plan.is_socket or self.has_stopped:
+            self.wake(SIGCONT)  # a stopped one would keep the caller waiting, and the address of a socket bound
 
 
 class Kept:
@@ -349,7 +352,6 @@ def go_on_below(run: "Any") -> Lower:
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
     disposition = _signal.signal(SIGCHLD, SIG_DFL)
     termination = Termination(run.plan)  # of the upper process, which may have children from before its exec
-    prctl = load_prctl()
     timers = [_signal.setitimer(which, 0) for which in TIMERS]  # no child inherits them
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
     try:
@@ -367,7 +369,7 @@ def go_on_below(run: "Any") -> Lower:
     ours.close()
     record = run.record
     record.outer, record.launcher = record.launcher, read_self()
-    prctl(SET_PDEATHSIG, SIGKILL)  # until the command starts: to kill the upper one ends the wait
+    load_prctl()(SET_PDEATHSIG, SIGKILL)  # until the command starts: to kill the upper one ends the wait
     lower = Lower(run, theirs, record.outer)
     if not lower.has_upper():
         posix._exit(SoloError.status)
