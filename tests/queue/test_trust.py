@@ -457,28 +457,32 @@ SAFE = {
         text/describe:describe_owner text/describe:find_directory text/tables:find_claims
     """,
     SAYS: """
+        commands/hold:Keeping.guard commands/list:show_slot process/boot:is_alive_after_boot process/owners:needs_release
+        record:parse_record tickets:FileQueue.has_ended tickets:FileQueue.take_over tickets:follow_pair
         commands/history:find_states commands/history:list_rows commands/history:make_row commands/hold:run
-        commands/metrics:collect_samples.visit commands/metrics:count_killed commands/release:KeptHold.__init__
+        commands/metrics:count_killed commands/release:KeptHold.__init__
         commands/remote:ask_to_end commands/stop:find_targets contention/deadlock:describe_circle
         contention/deadlock:is_kept_by contention/deadlock:list_holds_beside contention/evict:Eviction.act
         contention/evict:refuse contention/policies:Replace.meet contention/policies:ReplaceAfter.find_time_left
-        contention/policies:find_waiters contention/policies:identify_launcher engines/engine:make_entry_record
+        contention/policies:find_waiters contention/policies:identify_launcher
         engines/postgresql/engine:PostgreSQL.rewrite engines/queue:describe_holders history/reader:History.list_runs
         journal:Journal.append_lines process/owners:is_orphaned queue:Attempt.refuse_own_ancestors
         record:format_descriptor record:format_record text/describe:describe_state text/tables:make_row
-        tickets:FileQueue.judge tickets:FileQueue.remove_unseen
+        tickets:FileQueue.judge
     """,
     "it reads what the kernel says of a pid, or watches it": """
+        contention/flocks:describe_program contention/sockets:find_outer
         contention/deadlock:list_below contention/deadlock:list_seats identity:is_hidden identity:read_namespace identity:read_stat
         identity:read_status process/ofd:has_locked process/systemd:signals_whole_unit process/watch:open_pidfd
         process/watch:watch_ticket queue:may_release supervise:has_executed supervise:has_systemd_signalled_all
     """,
     "the pid is of our child, our parent, or the kernel, or was typed": """
+        engines/program:reap process/pair:Lower.wake process/pair:Upper.send process/pair:go_on_below
         commands/hold:Timer.dismiss commands/hold:find_process commands/hold:read_words commands/hold:warn_of_fork
-        contention/flocks:describe_locker contention/sockets:SocketQueue.see_command contention/sockets:make_record
-        contention/sockets:read_command engines/s3/credentials:reap kernel:end_child
+        contention/sockets:SocketQueue.see_command contention/sockets:make_record
+        contention/sockets:read_command kernel:end_child
         process/limits:Termination.send_to_command process/notify:Notifier.watch process/watch:describe_process
-        start:find_program start:read_parents_ignored supervise:forward
+        start:find_program start:read_parents_ignored
     """,
     "it opens only a regular file": "process/descriptor:is_locked",
     "end() calls it once that user could have signalled the process": "contention/evict:announce_kept",
