@@ -19,7 +19,7 @@ UNLOCKED = real_fcntl.F_UNLCK.to_bytes(2, "little") + bytes(30)  # the struct fl
 class Inode:
     def __init__(self, number, mode, now=0.0, links=0):
         self.number, self.mode, self.data, self.links, self.entries = number, mode, b"", links, {}
-        self.changed = now  # its mtime and ctime
+        self.changed, self.set_to = now, None  # its ctime and mtime; the mtime that it was set to
         self.locks = {}  # OpenFile -> mode
         self.name = ""  # the last one that it got
         self.ends = {"pipe-read": 0, "pipe-write": 0}  # of a pipe: descriptors
@@ -154,7 +154,8 @@ class Files:
 
     def make_stat(self, inode):
         time = BOOT + inode.changed
-        return Stat(inode.mode, inode.number, 1, inode.links, 0, 0, len(inode.data), time, time, int(time * 1e9))
+        mtime = time if inode.set_to is None else inode.set_to
+        return Stat(inode.mode, inode.number, 1, inode.links, 0, 0, len(inode.data), mtime, time, int(time * 1e9))
 
     def access(self, process, path, mode, *, dir_fd=None, effective_ids=False):
         try:
@@ -162,8 +163,10 @@ class Files:
         except OSError:
             return False
 
-    def utime(self, process, fd):
-        self.get(process, fd).target.changed = self.now
+    def utime(self, process, file, times=None, *, dir_fd=None, follow_symlinks=True):
+        is_fd = isinstance(file, int)
+        inode = self.get(process, file).target if is_fd else self.look_up(*self.find_place(process, file, dir_fd))
+        inode.changed, inode.set_to = self.now, times and times[1]
 
     def listdir(self, process, path):
         if path.startswith("/proc/self/fd/"):
@@ -236,11 +239,11 @@ class Files:
         self.get(process, fd)
         return UNLOCKED if command == real_fcntl.F_OFD_GETLK else fail(EINVAL)
 
-    def watch_links(self, process, fd):
+    def watch_links(self, process, fds):
         """Return a descriptor that is readable once an open file has lost its name: inotify(7), which solo calls through libc."""
-        inode = self.get(process, fd).target
-        file = OpenFile(self.make_number(process), "links", inode)
-        file.offset = inode.links
+        inodes = [self.get(process, fd).target for fd in fds]
+        file = OpenFile(self.make_number(process), "links", inodes)
+        file.offset = [inode.links for inode in inodes]
         return self.attach(process, file, True)
 
 

@@ -293,7 +293,7 @@ class Kernel(Files):
         if file.kind == "pidfd":
             return not file.target.is_alive
         if file.kind == "links":
-            return file.target.links != file.offset
+            return [inode.links for inode in file.target] != file.offset
         return file.kind != "pipe-read" or is_readable(file.target)
 
     # --- calls

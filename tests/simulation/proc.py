@@ -86,6 +86,8 @@ def list_folder(kernel, process, path):
 
 
 def stat_file(kernel, process, path):
+    if path.startswith("/proc/1/"):  # of every pid namespace
+        return kernel.make_stat(kernel.root)
     other = find(kernel, process, path.split("/")[2])
     return kernel.fstat(other, int(path.rpartition("/")[2])) if "/fd/" in path else kernel.make_stat(kernel.root)
 
