@@ -21,11 +21,11 @@ from simulation.files import BOOT, FIFO, FOLDER, Files, Inode, OpenFile, is_read
 from simulation.proc import fail
 from simulation.reduction import is_independent
 
-SIGNALS = {"kill": SIGKILL, "stop": SIGSTOP, "continue": SIGCONT}  # that a schedule sends
+SIGNALS = {"kill": SIGKILL, "stop": SIGSTOP, "suspend": _signal.SIGTSTP, "continue": SIGCONT}  # that a schedule sends
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
 IGNORED = {SIGCHLD, SIGCONT, _signal.SIGURG, _signal.SIGWINCH}  # by default
 IGNORED_BY_PYTHON = {_signal.SIGPIPE: SIG_IGN, _signal.SIGXFSZ: SIG_IGN}
-SENT, EXITED, KILLED, STOPPED, CONTINUED = 0, 1, 2, 5, 6  # si_code
+SENT, EXITED, KILLED, STOPPED, CONTINUED, BY_KERNEL = 0, 1, 2, 5, 6, 128  # si_code
 
 Info = namedtuple("Info", "si_signo si_code si_pid si_uid si_status")
 
@@ -63,6 +63,7 @@ class Process:
         self.handlers, self.mask, self.pending = dict(IGNORED_BY_PYTHON), frozenset(), {}
         self.alarm = self.wake = self.is_ready = self.error = self.change = self.running = self.folder = None
         self.call, self.log, self.repeated, self.history = ("begin",), [], 0, 0
+        self.command, self.is_suspended = None, False
         self.has_executed = self.is_replaced = self.is_spared = self.has_run = self.is_unseen = self.left_early = False
         self.death_signal, self.has_effect, self.output, self.environment = 0, True, b"", {}
 
@@ -71,7 +72,10 @@ class Process:
 
 
 class Kernel(Files):
-    """`programs` maps the paths that can be executed to functions. `faults` are those left: kill, stop, error."""
+    """`programs` maps the paths that can be executed to functions. `faults` are those left: kill, stop, suspend, error.
+
+    To suspend is to type Ctrl-Z: a command and its launcher get SIGTSTP.
+    """
 
     is_hashing = is_reduced = False
     never_made = ("/run/solo",)  # paths that solo looks for
@@ -222,15 +226,25 @@ class Kernel(Files):
             return
         if signal == SIGKILL:
             return self.end(process, signal)
-        if (signal, process.state) in ((SIGSTOP, "R"), (SIGCONT, "T")):
-            stops = signal == SIGSTOP
-            process.state, process.change = ("T", signal << 8 | 0x7F) if stops else ("R", 0xFFFF)
-            self.send(self.processes.get(process.parent), SIGCHLD, STOPPED if stops else CONTINUED, process.pid, signal)
         if signal == SIGSTOP:
-            return
+            return self.stop(process, signal)
+        # A signal to stop and one to continue discard each other.
+        for other in STOPPING if signal == SIGCONT else {SIGCONT} if signal in STOPPING else ():
+            process.pending.pop(other, None)
+        if (signal, process.state) == (SIGCONT, "T"):
+            self.change_state(process, "R", 0xFFFF, CONTINUED, signal)
         process.pending.setdefault(signal, Info(signal, code, sender, 0, value))
         if process.state == "R":
             self.act_on_unblocked(process)
+
+    def stop(self, process, signal):
+        process.pending.pop(SIGCONT, None)
+        if process.state == "R":
+            self.change_state(process, "T", signal << 8 | 0x7F, STOPPED, signal)
+
+    def change_state(self, process, state, change, code, signal):
+        process.state, process.change = state, change
+        self.send(self.processes.get(process.parent), SIGCHLD, code, process.pid, signal)
 
     def pthread_sigmask(self, process, how, signals):
         before, signals = process.mask, frozenset(map(int, signals)) - {SIGKILL, SIGSTOP}
@@ -244,10 +258,11 @@ class Kernel(Files):
         """Let pending signals without a handler have their effect, if they are not blocked."""
         for signal in [signal for signal in process.pending if signal not in process.mask]:
             handler = process.handlers.get(signal, SIG_DFL)
-            if not callable(handler) and process.is_alive:
+            if not callable(handler) and process.state == "R":
                 del process.pending[signal]
-                if handler == SIG_DFL and signal not in IGNORED:
-                    assert signal not in STOPPING
+                if handler == SIG_DFL and signal in STOPPING:
+                    self.stop(process, signal)
+                elif handler == SIG_DFL and signal not in IGNORED:
                     self.end(process, signal)
 
     def can_sigtimedwait(self, process, signals, seconds):
@@ -322,6 +337,8 @@ class Kernel(Files):
         if not process.is_alive:
             raise Ended  # by its own signal
         self.write_log(process, name, result, None, process.descriptors[words[0]][0] if name == "fstat" else None)
+        if name == "pthread_sigmask":
+            self.run_handlers(process)
         return result
 
     def wait_turn(self, process, name, words, named):
@@ -371,27 +388,33 @@ class Kernel(Files):
 
     def goes_on(self, process):
         """Whether the next call is the only choice: independent, and no fault can come before it."""
-        kinds = ("error", "kill", "stop") if process.has_effect else ("error",)
+        kinds = ("error", "kill", "stop", "suspend") if process.has_effect else ("error",)
         return not any(map(self.faults.get, kinds)) and self.can_run(process) and self.is_alone(process)
 
     def list_choices(self):
-        """Return the steps that are possible now: ("run", pid), ("kill", pid), ("stop", pid), ("continue", pid), ("fail", pid, errno), ("time",)."""
+        """Return the steps that are possible now: ("run", pid), (one of SIGNALS, pid), ("fail", pid, errno), ("time",)."""
         runnable = [process for process in self.processes.values() if self.can_run(process)]
         alone = next(([process] for process in runnable if self.is_alone(process)), None) if self.is_reduced else None
         runnable = alone or runnable
         choices = [("run", process.pid) for process in runnable]
         if not runnable and self.find_next_time() is not None:
             choices.append(("time",))
-        choices += [("continue", process.pid) for process in self.processes.values() if process.state == "T"]
+        choices += [("continue", process.pid) for process in self.processes.values() if self.can_continue(process)]
         for process in alone or self.processes.values():
             if process.state != "R" or process.call[0] == "begin" or process.is_spared:
                 continue
             if process.has_effect or not alone:
-                choices += [(kind, process.pid) for kind in ("kill", "stop") if self.faults.get(kind)]
+                kinds = ("kill", "stop", *(["suspend"] if process.has_executed else []))
+                choices += [(kind, process.pid) for kind in kinds if self.faults.get(kind)]
             if self.faults.get("error") and process in runnable and not process.has_executed:
                 errors = [error for error, calls in ERRORS.items() if process.call[0] in calls.split()]
                 choices += [("fail", process.pid, error) for error in errors]
         return choices
+
+    def can_continue(self, process):
+        """Whether it is stopped, and not by Ctrl-Z below a living launcher: then that gets SIGCONT, and forwards it."""
+        launcher = self.processes.get(process.parent)
+        return process.state == "T" and not (process.is_suspended and launcher is not None and launcher.is_alive)
 
     def is_alone(self, process):
         return not self.find_deliverable(process) and is_independent(self, process)
@@ -416,7 +439,10 @@ class Kernel(Files):
         elif kind in SIGNALS:
             if kind in self.faults:
                 self.faults[kind] -= 1
-            self.send(process, SIGNALS[kind], SENT, 0)
+            self.send(process, SIGNALS[kind], BY_KERNEL if kind == "suspend" else SENT, 0)
+            process.is_suspended = kind == "suspend"
+            if kind == "suspend":
+                self.send(self.processes.get(process.parent), SIGNALS[kind], BY_KERNEL, 0)
         else:
             if kind == "fail":
                 self.faults["error"] -= 1

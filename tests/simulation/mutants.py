@@ -148,6 +148,11 @@ FOUND = [
         "counter lost by clean", "commands/clean.py clean_queue",
         "(queue.gate.read_counter() or 0) < time() * 1e6", "True", "clean-twice",
     ),
+    Fault(
+        "stopped command taken for an ended one", "supervise.py reap",
+        "posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status)", "posix.WIFCONTINUED(status)", "suspends",
+    ),
+    Fault("SIGCONT not forwarded", "supervise.py must_forward", "is_stopped(child.pid)", "False", "suspends"),
     Fault("killed command refused", "process/holder.py Holder.begin", "return", "raise", "namespaces"),
 ]
 

@@ -10,7 +10,7 @@ import os
 import posix
 import select
 import time
-from _signal import SIGALRM, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, SIGUSR1
+from _signal import SIGALRM, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 
 
@@ -179,6 +179,24 @@ def blocked_signals_are_taken():
         yield info.si_code, info.si_pid == pid, info.si_status, wait(pid)
     info = _signal.sigwaitinfo({SIGTERM})
     yield int(info.si_signo), info.si_code, info.si_pid == me, _signal.sigtimedwait({SIGTERM}, 0)
+
+
+def stops_and_continues_discard_each_other():
+    me = posix.getpid()
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, {SIGTSTP, SIGCONT})
+    for number in (SIGTSTP, SIGCONT, SIGTSTP):
+        posix.kill(me, number)
+        yield [pending for pending in (SIGTSTP, SIGCONT) if pending in _signal.sigpending()] == [number]
+
+
+def handler_runs_as_its_signal_is_unblocked():
+    heard = []
+    _signal.signal(SIGUSR1, lambda number, frame: heard.append(int(number)))
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, {SIGUSR1})
+    posix.kill(posix.getpid(), SIGUSR1)
+    yield heard
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {SIGUSR1})
+    yield heard == [int(SIGUSR1)]
 
 
 def handler_ends_a_blocking_call():

@@ -128,6 +128,14 @@ class Watched(Kernel):
             self.keep_running(process, KEEPER, read_line(process.words)[0])
         super()._exit(process, status)
 
+    # promise 5: the status is the command's
+    def end(self, process, status):
+        command = process.command
+        is_own = modules.getcurrent() is process.greenlet  # nobody has killed it
+        if is_own and command is not None and (command.is_alive or command.status != status):
+            self.violate(f"pid {process.pid} ended with {status}, its command {command.pid} with {command.status}")
+        super().end(process, status)
+
     def unlink(self, process, path, **named):
         if process.words[0] == "lock":
             process.running = None
@@ -158,6 +166,7 @@ class Watched(Kernel):
         process.running = dict.fromkeys(names, claim)
         if process.parent in self.processes:
             self.processes[process.parent].has_run = True
+            self.processes[process.parent].command = process
         self.check_exclusion(process)
         for name in names:
             records = self.read_holds(self.find_folder(name))
@@ -283,6 +292,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("errors", [A] * 2, {"error": 2, "kill": 1}, {}),
     ("errors-plain", [A, BUSY, A], {"error": 2, "kill": 1}, PLAIN),
     ("stops", [A, A, TIMED], {"stop": 2, "kill": 1}, {}),
+    ("suspends", [A, A, BUSY], {"suspend": 2, "stop": 1, "kill": 1}, {}),
     ("readers", ["solo -s -w forever -n a job"] * 2 + [A], FAULTS, {}),
     ("slots", ["solo --slots 2 -w forever -n a job"] * 3, FAULTS, {}),
     ("slots-take", [f"solo --slots 3,{take} -w forever -n a job" for take in (2, 1, 3)], FAULTS, {}),

@@ -8,7 +8,8 @@ from errno import errorcode
 from simulation import modules
 
 LONGEST = 6000  # steps: more is taken for an endless run
-UNCOUNTED = ("kill", "stop", "fail")
+SIGNALS = {"kill": "SIGKILL", "stop": "SIGSTOP", "suspend": "SIGTSTP, and its launcher too", "continue": "SIGCONT"}
+UNCOUNTED = ("kill", "stop", "suspend", "fail")
 
 
 class Search:
@@ -160,6 +161,6 @@ def describe_step(kernel, kind, rest, call):
     name, *words = call
     shown = f"{name}({', '.join([repr(word)[:60] for word in words])})"
     who = f"pid {rest[0]} ({kernel.processes[rest[0]].name})"
-    if kind in ("kill", "stop", "continue"):
-        return f"{who} gets SIG{kind.upper()[:4]}, before {shown}"
+    if kind in SIGNALS:
+        return f"{who} gets {SIGNALS[kind]}, before {shown}"
     return f"{who} {shown}" + (f" fails with {errorcode[rest[1]]}" if kind == "fail" else "")
