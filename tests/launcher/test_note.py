@@ -123,7 +123,12 @@ BAD = ["", " ", "two\nlines", "\x1b[2J", "\u202e", "\u2028", "x" * 201, "é" * 2
 def test_bad_note_is_refused_in_one_line(lab, text):
     result = lab.run("--note", text, "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
 
-    message = b"solo: --note must be one line of 1 to 200 printable characters\n"
+    reason = (
+        "must be one line of 1 to 200 printable characters"
+        if text
+        else "needs a value, not an empty word (is a variable unset?)"
+    )
+    message = f"solo: --note {reason}\n".encode()
     assert (result.returncode, result.stderr, lab.read_log()) == (125, message, [])
     with pytest.raises(solo.UsageError, match="^note must be one line"):
         solo.Lock("job", note=text)
