@@ -3,7 +3,6 @@ orphans can be seen."""
 
 import json
 import os
-import re
 import pwd
 import subprocess
 from pathlib import Path
