@@ -49,6 +49,11 @@ class RanAlready(Busy):
     status = 0
 
 
+def make_own_wait(held: str, remedy: str = "") -> SoloError:
+    """Return the error for a contender that would wait for what it holds itself: `held` says what, and by whom."""
+    return SoloError(f"{held}: it would wait for itself{remedy}")
+
+
 class Unreachable(SoloError):
     """The engine cannot be reached, or did not answer in time. Nothing ran."""
 

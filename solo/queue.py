@@ -19,7 +19,7 @@ A name is a directory of `.gate` and of tickets: `.seat.<n>` of waiters, `.hold.
 
 from time import monotonic
 
-from solo.errors import Busy, SoloError, Superseded, Vanished
+from solo.errors import Busy, SoloError, Superseded, Vanished, make_own_wait
 from solo.identity import read_stat
 from solo.kernel import FOREVER, NO_WAIT, block_wake_signal, is_woken, restore_mask
 from solo.modes import EXCLUSIVE, SLOTS, find_conflicts
@@ -189,7 +189,7 @@ class Attempt:
         whose = "for which it was asked" if held[0].holder == keep else "an ancestor of this process"
         ancestor = f"pid {held[0].holder[0]}, {whose}"
         if find_conflicts(self.record.claim, [theirs.claim for theirs in held]):
-            raise SoloError(f"held by {ancestor}: it would wait for itself")
+            raise make_own_wait(f"held by {ancestor}")
         if not self.obstacles[0].is_hold and self.deadline != NO_WAIT:
             raise SoloError(f"held by {ancestor}, and waiters ahead wait for it: a deadlock")
 

@@ -11,7 +11,7 @@ from solo.api import blocking
 from solo.api.arguments import read_options
 from solo.api.hold import Hold, all_holds, identify_file, release_all
 from solo.directories import Directory, open_parts, split_name
-from solo.errors import Busy, SoloError
+from solo.errors import Busy, SoloError, make_own_wait
 from solo.identity import Origin, Process, read_origin, read_self
 from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
 from solo.modes import EXCLUSIVE, Claim, find_conflicts
@@ -181,7 +181,7 @@ class LockAttempt:
                 ticket.close()  # each at once: there may be more waiters than descriptors
         if any(find_conflicts(claim, claims) for claim in waited):
             names = sorted({name for ticket in own for name in ticket.record.names})
-            raise SoloError(self.describe_own(" and ".join(names)))
+            raise self.make_own_wait(" and ".join(names))
 
     def refuse_own_files(self) -> None:
         """Raise SoloError if it would wait without limit for a file that it has locked itself."""
@@ -196,12 +196,14 @@ class LockAttempt:
                 stat = os.stat(path)
                 found = own.get((kind, (stat.st_dev, stat.st_ino)))
                 if found is not None and EXCLUSIVE in (found.mode, lock._claim.mode):
-                    raise SoloError(f"{lock.name}: {self.describe_own(path)}")
+                    raise self.make_own_wait(path, f"{lock.name}: ")
 
-    def describe_own(self, held: str) -> str:
+    def make_own_wait(self, held: str, name: str = "") -> SoloError:
         owner = "thread" if self.owner is self.thread else "task or its thread"
-        remedy = "if another thread will release that Hold, set a wait in seconds"
-        return f"cannot wait for the lock: this {owner} already holds {held} by another Lock, and would wait for itself ({remedy})"
+        remedy = " (if another thread will release that Hold, set a wait in seconds)"
+        return make_own_wait(
+            f"{name}cannot wait for the lock: this {owner} already holds {held} by another Lock", remedy
+        )
 
     def abandon(self) -> None:
         """Cancel the attempt, and release its Hold if it has one."""

@@ -21,7 +21,7 @@ from solo.api.arguments import AnyPath, check_name, check_wait, list_paths, make
 from solo.api.attempt import LockAttempt, all_attempts
 from solo.api.hold import Hold, all_holds
 from solo.argv import is_engine
-from solo.errors import SoloError, UsageError
+from solo.errors import SoloError, UsageError, make_own_wait
 from solo.kernel import FOREVER, NO_WAIT
 from solo.kinds import read_note
 
@@ -248,8 +248,8 @@ class Lock:
             if not hold.locked:
                 return None
             if not self.reentrant:
-                why = "held by this thread or task already: it would wait for itself (reentrant=True counts)"
-                raise SoloError(f"{self.name}: {why}")
+                held = f"{self.name}: held by this thread or task already"
+                raise make_own_wait(held, " (reentrant=True counts)")
             hold.depth += 1
             entered.append(hold)
         return hold

@@ -8,7 +8,7 @@ from errno import EBADF
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from time import monotonic, time
 
-from solo.errors import Busy, SoloError
+from solo.errors import Busy, SoloError, make_own_wait
 from solo.identity import Process, descends_from, read_stat
 from solo.kernel import (
     IS_DIRECTORY,
@@ -188,16 +188,16 @@ def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:
 def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
     """Raise SoloError if an ancestor, an inherited descriptor or this process, since before its exec, holds the lock."""
     if owner and descends_from(os.getppid(), owner):
-        raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
+        raise make_own_wait(f"{path}: locked by pid {owner}, an ancestor of this process")
     for entry in os.listdir("/proc/self/fd"):
         try:
             is_inherited = int(entry) != fd and identify(os.fstat(int(entry))) == identify(os.fstat(fd))
             if is_inherited and kind.mark in read_file(f"/proc/self/fdinfo/{entry}"):
-                raise SoloError(f"{path}: locked through the inherited descriptor {entry}: it would wait for itself")
+                raise make_own_wait(f"{path}: locked through the inherited descriptor {entry}")
         except OSError:
             continue
     if owner == os.getpid():
-        raise SoloError(f"{path}: locked by the program that executed solo: it would wait for itself")
+        raise make_own_wait(f"{path}: locked by the program that executed solo")
 
 
 def make_busy(kind: Kind, fd: int, path: str, owner: int) -> Busy:
