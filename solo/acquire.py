@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from solo.start import Starter
 
     MakeQueue = Callable[[Directory | None, str, Origin], Queue]
+    FindPlace = Callable[[str | None, bool], Directory | None]
     Result = TypeVar("Result")
 ATTEMPTS = 20
 OF_SOME_RUNS = (b"SOLO_SLOT", b"SOLO_TTL", b"SOLO_VIA_KEY")  # the variables that a run sets only with some options
@@ -51,11 +52,13 @@ def acquire_names(
     holds: "list[Ticket]",
     make_queue: "MakeQueue | None" = None,
     starter: "Starter | None" = None,
+    contend: "type[Attempt]" = Attempt,
+    find_place: "FindPlace" = make_base,
 ) -> "dict[str, Ticket]":
     """Acquire what the names of the record `wanted` need, in global order. Append each to `holds`; return them by name.
 
     The last hold is still to be settled. `watch` and `starter` are as for Attempt; `make_queue` is by default open_queue.
-    Raises Busy, SoloError.
+    `contend` and `find_place` replace what acts, for --explain. Raises Busy, SoloError.
     """
     named: dict[str, Ticket] = {}
     name, base = wanted.names[0], None
@@ -64,10 +67,10 @@ def acquire_names(
         queue = (make_queue or open_queue)(base, name, wanted.origin)
         if wanted.is_pair and named:
             queue.count_from(named[wanted.names[0]].number)
-        return Attempt(queue, record, plan.deadline, watch, policy, starter)
+        return contend(queue, record, plan.deadline, watch, policy, starter)
 
     try:
-        base = None if plan.is_socket else make_base(plan.dir, plan.verbose)
+        base = None if plan.is_socket else find_place(plan.dir, plan.verbose)
         for name, claim in order_claims(wanted):
             settle_all(holds)
             named[name] = acquire_name(wanted.claiming(claim), plan, make)

@@ -141,6 +141,12 @@ def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
         store(options, option.part, f"{option.part.metavar} of {flag}", rest)
 
 
+def check_command(words: "list[str]") -> None:
+    """Raise UsageError if there is none."""
+    if not words or not words[0]:
+        raise UsageError("no command given (see solo --help)")
+
+
 def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> None:
     """Add options from the environment, unless they were typed. Raises UsageError for a wrong combination."""
     read_variable(options, VIA, environment)

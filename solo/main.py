@@ -5,7 +5,7 @@ import sys
 from time import time
 
 from solo import launcher
-from solo.argv import parse, read_variables
+from solo.argv import check_command, parse, read_variables
 from solo.errors import Busy, RanAlready, SoloError, Superseded, UsageError
 from solo.kernel import encode, say
 from solo.options import HELP, PARTS
@@ -37,11 +37,11 @@ def main(report: "Report | None" = None) -> None:
             posix._exit(0)
         if subcommand or HELP.key in typed:
             run_subcommand(typed, subcommand, words, listeners)
+        prepare(typed, words, [] if "explain" in typed else listeners)
         if "explain" in typed:
             from solo.commands import explain
 
-            posix._exit(explain.run(typed, words))
-        prepare(typed, words, listeners)
+            posix._exit(explain.run(typed, words, launcher.Run, find_status))
         launcher.run(typed, words, listeners)
     except SoloError as error:
         refusal = error
@@ -73,8 +73,7 @@ def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
     if "syslog" in typed or "notify" in typed:
         listeners += make_listeners(typed)
     read_variables(typed, posix.environ)
-    if not words or not words[0]:
-        raise UsageError("no command given (see solo --help)")
+    check_command(words)
 
 
 def run_subcommand(typed: "Typed", name: "str | None", words: "list[str]", listeners: "list[Any]") -> None:
@@ -93,14 +92,20 @@ def run_subcommand(typed: "Typed", name: "str | None", words: "list[str]", liste
 
 def refuse(error: SoloError, typed: "Typed", listeners: "list[Any]", is_reported: bool) -> int:
     """Report why nothing ran, on stderr unless a listener does. Return the exit status."""
-    error.is_loud = not isinstance(error, Busy) or is_loud(error, typed.get("loud_after"))
+    status = find_status(error, typed)
     is_silent = "quiet" in typed or isinstance(error, RanAlready) and "verbose" not in typed
     if not is_reported and (error.is_loud or not is_silent):
         say(str(error))
-    if not error.is_loud:
-        error.status = typed.get("busy_exit", error.status)
     for listener in listeners:
         listener.refused(error)
+    return status
+
+
+def find_status(error: SoloError, typed: "Typed") -> int:
+    """Decide whether the error is loud, and return its exit status."""
+    error.is_loud = not isinstance(error, Busy) or is_loud(error, typed.get("loud_after"))
+    if not error.is_loud:
+        error.status = typed.get("busy_exit", error.status)
     return error.status
 
 

@@ -125,13 +125,15 @@ NOTIFY = Option("notify", None, kinds.LINE, "LINE", OUTPUT, "Run shell command L
     text="Run the shell command LINE after a skip or a bad end; see solo(7).")
 VERBOSE = Option("verbose", "v", kinds.FLAG, None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
 EXPLAIN = Option("explain", None, kinds.FLAG, None, OUTPUT, "Run nothing; print names, holders, outcome", keyword=None,
-    text="Only print the names, their holders, and what a run would do now.")
+    text="Run nothing and change nothing: print what a run would do now, and why. The exit status is that of the run, 0 if it "
+    "would run or wait.")
+JSON = Option("json", None, kinds.FLAG, None, OUTPUT, "Print what --explain finds as JSON", needs=("explain",), keyword=None)
 HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit; -h: one screen of it", keyword=None,
     text="Print help and exit; -h prints one screen of it.")
 VERSION = Option("version", None, kinds.FLAG, None, OUTPUT, "Print the version and exit", keyword=None)
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, WAIT, LATEST, REPLACE, REPLACE_AFTER, BUSY_EXIT, QUIET,
-    LOUD_AFTER, TIMEOUT, KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, SYSLOG, NOTIFY, VERBOSE, EXPLAIN, HELP,
+    LOUD_AFTER, TIMEOUT, KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, SYSLOG, NOTIFY, VERBOSE, EXPLAIN, JSON, HELP,
     VERSION,
 )
 # fmt: on

@@ -35,6 +35,7 @@ complete -c solo -n __fish_use_subcommand -l syslog -d 'Log starts, skips and en
 complete -c solo -n __fish_use_subcommand -l notify -x -d 'Run shell command LINE after a skip or bad end'
 complete -c solo -n __fish_use_subcommand -s v -l verbose -d 'Print waits, starts and ends to stderr'
 complete -c solo -n __fish_use_subcommand -l explain -d 'Run nothing; print names, holders, outcome'
+complete -c solo -n __fish_use_subcommand -l json -d 'Print what --explain finds as JSON'
 complete -c solo -n __fish_use_subcommand -s h -l help -d 'Print this help and exit; -h: one screen of it'
 complete -c solo -n __fish_use_subcommand -l version -d 'Print the version and exit'
 complete -c solo -n __fish_use_subcommand -a list -d 'List the holders and waiters of each name'

@@ -21,17 +21,18 @@ from solo import kernel
 from solo.commands.clean import LIKE_GENERATED
 from solo.commands.lookup import open_existing
 from solo.contention.addresses import list_addresses
+from solo.contention.judge import Look
 from solo.contention.period import FILE as ONCE
-from solo.directories import PRIVATE, STICKY, Directory, check_file, find_base, find_home_place
+from solo.directories import PRIVATE, STICKY, Directory, find_base, find_home_place
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.names import find_files
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, open_place
-from solo.kernel import SAFELY, decode
+from solo.kernel import decode
 from solo.options import FILE, HOME_PLACE, USERS_PLACE
 from solo.process.prctl import load_prctl
-from solo.text.remedies import explain, explain_file, find_nearest, quote_path
+from solo.text.remedies import explain, find_nearest, quote_path
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket
 
 Findings = Iterator[tuple[str, str]]
@@ -91,15 +92,15 @@ def check_home_place(path: str) -> Findings:
 
 def find_existing(path: str, asked: str | None) -> str:
     """Return the nearest directory in which a run would make the missing `path`. Raises SoloError if it would not."""
-    folder = os.path.dirname(os.path.abspath(path))
+    first, folder = path, os.path.dirname(os.path.abspath(path))
     needed = folder if asked else path.removesuffix(HOME_PLACE)
-    while not os.path.isdir(folder) and len(folder) > len(needed):
-        folder = os.path.dirname(folder)
+    while not os.path.lexists(folder) and len(folder) > len(needed):
+        first, folder = folder, os.path.dirname(folder)
     try:
         write_file(folder)
         return folder
     except OSError as error:
-        raise SoloError(f"cannot create {path}: {explain(path, error, asked)}") from None
+        raise SoloError(f"cannot create {first}: {explain(first, error, asked)}") from None
 
 
 def check_trust(asked: str | None) -> Findings:
@@ -134,12 +135,10 @@ def examine_names(place: Directory) -> Findings:
 
 def examine_gate(place: Directory) -> Findings:
     try:
-        with open(posix.open(GATE, posix.O_RDWR | SAFELY, dir_fd=place.fd), "rb") as file:
-            check_file(place, GATE, os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return  # solo clean removed it
-    except OSError as error:
-        yield BAD, f"cannot lock {place.path}/{GATE}: {explain_file(place, GATE, error)}"
+        with Look(place, ""):
+            pass
+    except SoloError as error:
+        yield BAD, str(error)
 
 
 def examine_ticket(queue: FileQueue, file: str) -> Findings:

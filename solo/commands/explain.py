@@ -1,57 +1,157 @@
-"""`solo --explain`: what a run would do now. Makes nothing, joins no queue and asks no engine."""
+"""`solo --explain`: what a run would do now. It takes the steps of launcher.Run, and leaves out what they do to others."""
 
 from __future__ import annotations
 
-import posix
-from time import monotonic
+import os
+from collections.abc import Callable
+from fcntl import LOCK_EX
 from typing import Any
 
-from solo.acquire import order_claims
-from solo.argv import read_variables
-from solo.command import find_command
-from solo.commands.lookup import open_queue
-from solo.contention.progress import describe_wait, format_ordinal
-from solo.directories import find_base
-from solo.errors import Busy, SoloError, UsageError
-from solo.identity import read_origin, read_self
-from solo.kernel import FOREVER, NO_WAIT, encode, occupy_standard_descriptors
-from solo.modes import find_conflicts
-from solo.obstacles import find_own_ancestors, list_living, read_claim
-from solo.options import DIR, SOCKET, VIA
+from solo import directories
+from solo.acquire import acquire_further
+from solo.commands.checks import find_existing, write_file
+from solo.commands.lookup import look_at_names
+from solo.contention.flocks import KINDS, choose_lock, fail, lock_files
+from solo.contention.judge import Waits, refuse_wait
+from solo.contention.progress import format_ordinal
+from solo.directories import Directory, find_base
+from solo.errors import Busy, RanAlready, SoloError
+from solo.journal_files import find_journals
+from solo.kernel import FOREVER, occupy_standard_descriptors
+from solo.options import DIR, VIA, Option
 from solo.plan import Plan
-from solo.record import Record
-from solo.text.describe import cut_command, describe_holders, format_duration
+from solo.process import ofd
+from solo.process.watch import find_lock_owner
+from solo.text.describe import cut_command, format_duration
 from solo.text.stdout import replace_stdout
-from solo.text.tables import describe_claim
+from solo.text.tables import describe_claim, format_json
 from solo.text.users import find_user
 from solo.text.width import clean, pad, print_clean
-from solo.tickets import SEAT
 
-UNASKED = ("flock", "fcntl", "once_per")
+RUNS, WAITS, REPLACES, BUSY, RAN = "runs", "waits", "replaces", "busy", "ran"  # outcomes
 
 
-def run(typed: dict[str, Any], words: list[str]) -> int:
-    """Print what a run with these options would do. Return 0, or the status of busy. Raises what the run would."""
+def run(typed: dict[str, Any], words: list[str], make_run: Callable[..., Any], find_status: Callable[..., int]) -> int:
+    """Print what a run of these options would do. Return its exit status, 0 if it would wait. Raises what it would."""
     occupy_standard_descriptors()
     replace_stdout()
-    by_flag = {*typed}
-    read_variables(typed, posix.environ)
-    chosen = [option for option in (DIR, VIA) if option.key in typed]
-    sources = {one.key: f"--{one.flag}" if one.key in by_flag else str(one.variable) for one in chosen}
-    if not words or not words[0]:
-        raise UsageError("no command given (see solo --help)")
-    plan = Plan(typed, words, posix.environ)
-    path = find_command(words[0], posix.environ.get(b"PATH"), *words[1:2])
-    print_row("command", cut_command([path, *words[1:]]))
-    print_names(plan)
-    claim = describe_claim(plan.claim, None)
-    print_row("mode", f"{claim['take']} of {claim['slots']} slots" if plan.slots else claim["mode"])
-    print_place(plan, sources)
-    return print_outcome(plan, words)
+    guarded = make_run(typed, words, [], False)
+    plan: Plan = guarded.plan
+    kind, outcome, status = RUNS, None, 0
+    try:
+        rehearse(guarded)
+    except (Waits, Busy) as error:
+        kind, outcome, status = name_outcome(plan, error), error, find_status(error, typed)
+    facts = {"command": [guarded.starter.path, *words[1:]], "names": plan.names, **describe_claim(plan.claim, None)}
+    del facts["slot"]  # none is given out
+    facts["directory"] = None if plan.is_socket else find_base(plan.dir)
+    facts |= {"via": guarded.record.via or plan.via, "outcome": kind, "name": outcome and outcome.name}
+    facts |= {"reason": outcome and str(outcome), "place": getattr(outcome, "place", None), "status": status}
+    if plan.json:
+        print(format_json(facts), flush=True)
+    else:
+        print_facts(guarded, typed, facts, describe_outcome(plan, kind, outcome))
+    return status
 
 
-def print_row(title: str, text: str) -> None:
+# --- the steps of a run
+
+
+def rehearse(guarded: Any) -> None:
+    """Do as Run.acquire, but act on nothing. Raises Waits, Busy, and what refuses the run."""
+    guarded.prepare()
+    plan: Plan = guarded.plan
+    named = look_at_names(guarded.record, plan, refuse_wait, find_place, check_parts)
+    if plan.once_per is not None:
+        try_place(find_journals(plan.dir)[0], plan.dir)
+    if plan.locks_files:
+        acquire_further(plan.names[0], named, lambda: look_at_files(plan, guarded.inherited.umask))
+    if guarded.remote is not None:
+        from solo.commands import remote
+
+        acquire_further(plan.names[0], named, lambda: remote.rehearse(guarded.remote, guarded.once, refuse_wait))
+
+
+def find_place(asked: str | None, is_verbose: bool) -> Directory | None:
+    """Return the directory of all names, None if the run would make it. Raises SoloError as make_base."""
+    path = find_base(asked)
+    try:
+        return directories.open_base(path, asked)
+    except FileNotFoundError:
+        try_place(path, asked)
+        return None
+
+
+def try_place(path: str, asked: str | None) -> None:
+    """Raise SoloError if a run could not make the directory `path`."""
+    if not os.path.isdir(path):
+        find_existing(path, asked)
+
+
+def check_parts(base: Directory, parts: list[str]) -> None:
+    """Raise SoloError if a run could not make the first of the nested directories that is missing."""
+    path = base.path
+    while os.path.isdir(f"{path}/{parts[0]}"):
+        path += f"/{parts.pop(0)}"
+    try:
+        write_file(path)
+    except OSError as error:
+        raise SoloError(f"cannot create {path}/{parts[0]}: {directories.explain(path, error)}") from None
+
+
+def look_at_files(plan: Plan, umask: int) -> None:
+    """Do as lock_files, but lock and create nothing."""
+    lock = choose_lock(plan.claim.mode)
+    for kind in KINDS:
+        paths = getattr(plan, kind.option) or ()
+        for path in [path for path in paths if not os.path.lexists(path)]:
+            try:
+                write_file(os.path.dirname(path) or ".")
+            except OSError as error:
+                raise fail(path, kind, lock, error) from None
+        setattr(plan, kind.option, list(filter(os.path.lexists, paths)))
+    for kind, find in zip(KINDS, (find_flock, find_fcntl)):
+        kind.call = staticmethod(find)
+    lock_files(plan, plan.claim.mode, umask, refuse_wait, [])
+
+
+def find_flock(fd: int, mode: int) -> None:
+    """Raise BlockingIOError if flock(2) would find a lock in the way. Take none, as for a moment others would find it."""
+    mark = " FLOCK " if mode & LOCK_EX else " FLOCK  ADVISORY  WRITE "
+    if ofd.find_sharer(fd, mark.encode()) or find_lock_owner(fd, mark):
+        raise BlockingIOError
+
+
+def find_fcntl(fd: int, mode: int) -> None:
+    """Do as find_flock for fcntl(2), which answers this question itself."""
+    if ofd.find_conflict(fd, mode) is not None:
+        raise BlockingIOError
+
+
+# --- what is printed
+
+
+def print_row(title: str, text: object) -> None:
     print_clean(f"{pad(clean(title), 9)}  {text}")
+
+
+def print_facts(guarded: Any, typed: dict[str, Any], facts: dict[str, Any], verdict: str) -> None:
+    """Print the facts as a table, each with the option, variable or default that chose it."""
+    plan, directory = guarded.plan, facts["directory"]
+    print_row("command", cut_command(facts["command"]))
+    print_names(plan)
+    print_row("mode", f"{facts['take']} of {facts['slots']} slots" if plan.slots else facts["mode"])
+    if directory is not None:
+        missing = "" if os.path.exists(directory) else "; it is missing: the run makes it"
+        source = find_source(DIR, typed, f"the default of {find_user(os.geteuid())}")
+        print_row("directory", f"{directory}, by {source}{missing}")
+    print_row("backend", f"{facts['via']}, by {find_source(VIA, typed, 'the default')}")
+    if guarded.once is not None and facts["outcome"] != RAN:
+        print_row("period", f"{guarded.once.describe_end([guarded.once.due])}, if it starts now")
+    if plan.flock and not os.access("/proc/locks", os.R_OK):
+        print_row("files", "not known: /proc/locks cannot be read, which shows the locks of all users")
+    print_row("now", verdict)
+    print_row("status", facts["status"])
 
 
 def print_names(plan: Plan) -> None:
@@ -62,64 +162,32 @@ def print_names(plan: Plan) -> None:
         print_row("", f"{second}, made from the real path of the program, is acquired too")
 
 
-def print_place(plan: Plan, sources: dict[str, str]) -> None:
-    """Print the directory and the backend, each with the option, variable or default that chose it."""
-    backend, source = plan.via, sources.get("via", "the default")
-    if plan.is_remote:
-        from solo.engines.targets import find_target
-
-        backend = f"{find_target(plan.via).shown}, which is not asked"
-    if plan.via != SOCKET:
-        base = find_base(plan.dir)
-        missing = "" if posix.access(base, posix.F_OK) else "; it is missing: the run makes it"
-        default = f"the default of {find_user(posix.geteuid())}"
-        print_row("directory", f"{base}, by {sources.get('dir', default)}{missing}")
-    print_row("backend", f"{backend}, by {source}")
+def find_source(option: Option, typed: dict[str, Any], default: str) -> str:
+    """Return the option or the variable that has set it, or `default`."""
+    variable = str(option.variable)
+    if option.key not in typed:
+        return default
+    return variable if typed[option.key] == os.environ.get(variable) else f"--{option.flag}"
 
 
-def print_outcome(plan: Plan, words: list[str]) -> int:
-    """Print who is in the way, and what the run would do now. Return the exit status."""
-    origin = read_origin()
-    ours = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, list(map(encode, words)))
-    ours.is_generated = plan.is_generated
-    skipped = [f"--{option.replace('_', '-')}" for option in UNASKED if getattr(plan, option)]
-    but = f" (not looked at: {', '.join(skipped)})" if skipped else ""
-    for name, claim in order_claims(ours):
-        queue = open_queue(name, {"dir": plan.dir, "via": SOCKET if plan.is_socket else "file"}, origin)
-        if queue is None:
-            continue
-        try:
-            tickets = list_living(queue, sorted(queue.list_files()))
-            holds = [one for one in tickets if one.is_hold]
-            waiters = [one for one in tickets if one.file.startswith(SEAT)]
-            conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
-            if find_own_ancestors(queue, conflicts):
-                raise SoloError(f"{name}: held by an ancestor of this process: it would wait for itself")
-            if conflicts or waiters:
-                print_row(name, describe_holders(conflicts or waiters, claim))
-                print_row("now", describe_blocked(plan, queue, ours.claiming(claim), waiters) + but)
-                return 0 if may_wait(plan, waiters) else Busy.status if plan.busy_exit is None else plan.busy_exit
-        finally:
-            queue.leave()
-    print_row("now", "it runs at once" + but)
-    return 0
+def name_outcome(plan: Plan, error: Waits | Busy) -> str:
+    if isinstance(error, Busy):
+        return RAN if isinstance(error, RanAlready) else BUSY
+    # Without --wait, --replace-after is due. No holder of a file is ended: there is no place in its queue.
+    return REPLACES if error.place and (plan.replace or plan.wait is None) else WAITS
 
 
-def may_wait(plan: Plan, waiters: list[Any]) -> bool:
-    """Return whether the run would not be busy at once: it waits, or ends what is in the way."""
-    return plan.deadline != NO_WAIT and (plan.max_waiting is None or len(waiters) < plan.max_waiting)
-
-
-def describe_blocked(plan: Plan, queue: Any, ours: Record, waiters: list[Any]) -> str:
-    """Return what the run would do, as `queue` has tickets in its way."""
-    after = "; --replace-after may end the holder first" if plan.replace_after is not None else ""
-    if plan.replace:
-        return "it ends the holder and the waiters in its way, and runs"
-    if not may_wait(plan, waiters):
-        why = "without --wait" if plan.deadline == NO_WAIT else f"as {len(waiters)} wait (N of --wait)"
-        return f"busy {why}: it is skipped{after}"
-    limit = "" if plan.deadline == FOREVER else f" up to {format_duration(plan.deadline - monotonic() + 0.5)}"
-    if plan.latest:
-        return f"it makes all earlier waiters exit as busy, and waits{limit}"
-    place, _, forecast = describe_wait(queue, ours, None)
-    return f"it waits{limit}: {format_ordinal(place or 1)} in the queue{f'; {forecast}' if forecast else ''}{after}"
+def describe_outcome(plan: Plan, kind: str, outcome: Any) -> str:
+    """Return what the run would do, and why."""
+    if kind == RUNS:
+        return "it runs at once"
+    if kind in (BUSY, RAN):
+        return f"it is skipped: {outcome}"
+    if kind == REPLACES:
+        return f"it ends the holder and the waiters in its way, and runs; {outcome}"
+    words = ["it makes all earlier waiters exit as busy, and waits" if plan.latest else "it waits"]
+    if plan.wait != FOREVER:
+        words.append(f"up to {format_duration(plan.wait)}")
+    if outcome.place and not plan.latest:
+        words[-1] += f": {format_ordinal(outcome.place)} in the queue"
+    return "; ".join(filter(None, [" ".join(words), outcome.forecast, str(outcome)]))

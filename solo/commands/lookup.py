@@ -49,6 +49,25 @@ def open_queue(name: str, options: dict[str, Any], origin: Any) -> Any:
         return None
 
 
+def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: Any = None) -> Any:
+    """Do as acquire_names, but act on nothing. `watch` is called where it would wait; then it looks again.
+
+    `check` is called with the directory of all names and the parts of a name that has none. Raises Busy, SoloError.
+    """
+    from solo.acquire import acquire_names
+    from solo.contention.judge import Nowhere, Rehearsal
+
+    def open_name(base: Directory | None, name: str, origin: Any) -> Any:
+        queue = open_queue(name, vars(plan), origin)
+        if queue is None:
+            queue = Nowhere(origin)
+            if base and check:
+                check(base, split_name(name))
+        return queue
+
+    return acquire_names(wanted, plan, watch, [], open_name, None, Rehearsal, find_place)
+
+
 def read_skips(queue: Any) -> dict[str, Any]:
     """Return the skips in a row by mode, without the modes that have none."""
     try:

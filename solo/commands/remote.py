@@ -10,7 +10,7 @@ from typing import Any
 from solo.commands.lookup import plan_exclusive
 from solo.engines.engine import INVALID_ANSWER, Gone
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
-from solo.engines.queue import describe_entries
+from solo.engines.queue import Contender, Wait, count_waiters, describe_entries, find_obstacles
 from solo.engines.targets import open_engine
 from solo.errors import Busy, SoloError, UsageError
 from solo.history.names import is_within
@@ -98,6 +98,30 @@ def find_in_the_way(engine: Any, part: str, claim: Any) -> list[Any]:
     """Return the entries that `claim` would have to wait for: conflicting holds, and every waiter."""
     entries = engine.list_entries(part)
     return [entry for entry in entries if not entry.is_held or find_conflicts(claim, [entry.record.claim])]
+
+
+class Onlooker(Contender):
+    """A Contender without an entry, behind all others."""
+
+    def acquire(self) -> None:  # type: ignore[override]
+        """Return if it would acquire. Raises Busy, and what `watch` does."""
+        self.earlier, self.is_new = self.engine.list_entries(self.name), True
+        self.obstacles = find_obstacles(self.earlier, self.record.claim)
+        if self.obstacles:
+            self.wait_for_obstacles()
+
+    def describe(self) -> tuple[int | None, str, str]:
+        return count_waiters(self.earlier) + 1, describe_entries(self.obstacles), ""
+
+
+def rehearse(hold: Any, once: Any, watch: Any) -> None:
+    """Do as EngineHold.acquire, but join no queue: `watch` is called where it would wait. Raises Busy, SoloError."""
+    with look(hold.plan.via) as engine:
+        hold.engine = engine
+        if once is not None:
+            once.add(hold)
+        engine.acquire = lambda *words: Onlooker(engine, *words).acquire()
+        hold.acquire_all(Wait(hold.plan.deadline, watch, most=hold.plan.max_waiting))
 
 
 def stop(options: dict[str, Any], names: list[str]) -> int:

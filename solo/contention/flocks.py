@@ -48,7 +48,7 @@ class Flock(Opened):
     option = "flock"
     system_call = "flock(2)"
     call: "Any" = staticmethod(flock)
-    mark = b" FLOCK "
+    mark = " FLOCK "
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"
     access: "dict[int, int]" = {}  # that open(2) needs; as flock(1) reads only, a script can be executed while locked
@@ -103,7 +103,7 @@ def lock_files(
     Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `watch` is as
     for Attempt. `is_program`: do not refuse locks of this process, which may be of other threads. Raises Busy, SoloError.
     """
-    lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
+    lock = choose_lock(mode)
     files: dict[tuple[int, int], dict[Kind, str]] = {}
     for kind in KINDS:
         for path in getattr(plan, kind.option) or ():
@@ -116,6 +116,10 @@ def lock_files(
             holds.append(kind(fd, mode))
             if plan.verbose and len(kinds) == 1:
                 warn_of_other_kind(kind, path, fd, lock)
+
+
+def choose_lock(mode: str) -> int:
+    return LOCK_EX if mode == EXCLUSIVE else LOCK_SH
 
 
 def lock_path(kind: Kind, path: str, umask: int, lock: int, deadline: float, watch: "Watch", is_program: bool) -> int:
@@ -192,7 +196,7 @@ def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
     for entry in os.listdir("/proc/self/fd"):
         try:
             is_inherited = int(entry) != fd and identify(os.fstat(int(entry))) == identify(os.fstat(fd))
-            if is_inherited and kind.mark in read_file(f"/proc/self/fdinfo/{entry}"):
+            if is_inherited and kind.mark.encode() in read_file(f"/proc/self/fdinfo/{entry}"):
                 raise make_own_wait(f"{path}: locked through the inherited descriptor {entry}")
         except OSError:
             continue
@@ -229,9 +233,13 @@ def open_file(path: str, umask: int, kind: Kind, lock: int) -> int:
             finally:
                 os.umask(own_umask)
     except OSError as error:
-        why = " for writing, as an exclusive lock needs" if lock in kind.access else ""
-        raise SoloError(f"{path}: cannot be opened{why}: {error.strerror}") from None
+        raise fail(path, kind, lock, error) from None
     raise SoloError(f"{path}: cannot be opened: it points to nothing")
+
+
+def fail(path: str, kind: Kind, lock: int, error: OSError) -> SoloError:
+    why = " for writing, as an exclusive lock needs" if lock in kind.access else ""
+    return SoloError(f"{path}: cannot be opened{why}: {error.strerror}")
 
 
 def find_identity(path: str, umask: int, kind: Kind, lock: int) -> "tuple[int, int]":

@@ -21,7 +21,7 @@ from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
 from solo.gate import GATE_PATIENCE
 from solo.identity import read_origin
-from solo.journal_files import make_place
+from solo.journal_files import make_place, open_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
 from solo.plan import Plan
 from solo.process.watch import find_lock_owner, make_stuck_error, try_lead
@@ -54,19 +54,18 @@ class Store(Protocol):
 class PeriodGuard:
     """The one run of `names` in a period of `length` seconds.
 
-    `stores` keep the last run. `start` is when our run starts, None until its period is claimed;
-    `written` has each LastRun that we have written for it, `before` what a store kept before these.
+    `stores` keep the last run. `due` is when our run is due by what they kept at first. `start` is
+    when it starts, None until its period is claimed; `written` has each LastRun that we have
+    written for it, `before` what a store kept before these.
     """
 
     def __init__(self, plan: Plan) -> None:
+        check_plan(plan)
         self.length: float = plan.once_per
-        if not SHORTEST <= self.length < FOREVER:
-            raise UsageError("--once-per must be at least 1ms, and not forever")
-        if len(plan.names) > 1 and not plan.is_generated:
-            raise UsageError("--once-per: give one name")
         self.name = plan.names[0]
         self.may_retry = plan.once_retry
         self.start: float | None = None
+        self.due = 0.0
         self.written: list[LastRun] = []
         self.before: dict[Store, LastRun | None] = {}
         self.stores: list[Store] = []
@@ -74,7 +73,7 @@ class PeriodGuard:
 
     def add(self, store: Store) -> None:
         """Ask one more store, and add it unless that raises RanAlready or SoloError."""
-        self.ask(store)
+        self.due = max(self.due, self.ask(store)[1])
         self.stores.append(store)
 
     def ask(self, store: Store) -> tuple[Optional[LastRun], float]:
@@ -87,8 +86,8 @@ class PeriodGuard:
         if due is not None:
             return stored, due
         assert last  # without one each start is due
-        end = f"which lasts until {format_time(find_end(last.due, self.length))}"
-        raise RanAlready(f"{self.name}: ran already on {last.host} in this period, {end}")
+        end = self.describe_end([last.due])
+        raise RanAlready(f"{self.name}: ran already on {last.host} in this period, which {end}")
 
     def claim(self) -> None:
         """Claim the present period for our run; the last call counts. Raises RanAlready, SoloError."""
@@ -121,8 +120,11 @@ class PeriodGuard:
         return error
 
     def started(self, run: Any) -> None:
-        end = max(find_end(ran.due, self.length) for ran in self.written)
-        run.print_verbose(f"{self.name}: this period lasts until {format_time(end)}")
+        run.print_verbose(f"{self.name}: this period {self.describe_end([ran.due for ran in self.written])}")
+
+    def describe_end(self, due: list[float]) -> str:
+        """Return `lasts until TIME` of the period of a run that the stores say was `due` then."""
+        return f"lasts until {format_time(find_end(max(due), self.length))}"
 
     def ended(self, run: Any) -> None:
         """Do not count a failed run with the word retry; before the names are released, as the next run may be this job."""
@@ -139,6 +141,14 @@ class PeriodGuard:
             except Exception:
                 pass  # then it counts as a run: better no run than two
         self.before = {}
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise UsageError for a period that cannot be kept."""
+    if not SHORTEST <= plan.once_per < FOREVER:
+        raise UsageError("--once-per must be at least 1ms, and not forever")
+    if len(plan.names) > 1 and not plan.is_generated:
+        raise UsageError("--once-per: give one name")
 
 
 def find_due(before: Optional[float], start: float, length: float) -> Optional[float]:
@@ -175,6 +185,8 @@ class LocalStore:
         self.directory = directory
 
     def read_once(self, name: str) -> Optional[LastRun]:
+        if not self.exists(name):
+            return None  # to look makes nothing
         with self.open(name) as fd:
             return parse_ran(os.pread(fd, SIZE_LIMIT, 0))
 
@@ -187,6 +199,18 @@ class LocalStore:
             os.ftruncate(fd, len(data))
             os.fsync(fd)
             return True
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of the name, or something that `open` refuses."""
+        try:
+            place = open_place(self.directory, name)
+        except FileNotFoundError:
+            return False
+        except SoloError:
+            return True
+        found = os.access(FILE, os.F_OK, dir_fd=place.fd)
+        close(place.fd)
+        return found
 
     @contextmanager
     def open(self, name: str) -> Iterator[int]:

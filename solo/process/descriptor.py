@@ -16,7 +16,7 @@ from solo.errors import SoloError
 from solo.identity import read_stat
 from solo.kernel import CLOSED, ENOENT, SAFELY, close, encode, is_regular
 from solo.process.holder import forget_events, fork_holder, wait_readable
-from solo.process.ofd import is_byte_locked, lock
+from solo.process.ofd import find_conflict, lock
 from solo.process.watch import watch_links
 
 TYPE_CHECKING = False
@@ -117,7 +117,7 @@ def is_locked(descriptor: "Descriptor") -> "bool | None":
         if not is_regular(stat.st_mode) or (stat.st_dev, stat.st_ino) != (device, inode):
             return False
         fd = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        return is_byte_locked(fd, offset)
+        return find_conflict(fd, LOCK_EX, offset, 1) is not None
     except (OSError, ValueError) as error:
         return False if getattr(error, "errno", ENOENT) == ENOENT else None  # not there: only its holder knew
     finally:

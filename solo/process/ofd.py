@@ -13,7 +13,7 @@ from solo.kernel import read_file
 FORMAT = "hhqqi"  # struct flock: type, whence (0: SEEK_SET), start, length (0: to the end), pid
 TYPES = {fcntl.LOCK_EX: fcntl.F_WRLCK, fcntl.LOCK_SH: fcntl.F_RDLCK, fcntl.LOCK_UN: fcntl.F_UNLCK}
 UNNAMED = -1  # the pid of a lock that belongs to an open file description
-OFD_LOCK = b" OFDLCK "  # in /proc/PID/fdinfo
+OFD_LOCK = " OFDLCK "  # in /proc/PID/fdinfo
 
 
 def lock(fd: int, mode: int, start: int = 0, length: int = 0) -> None:
@@ -28,16 +28,15 @@ def make_request(mode: int, start: int = 0, length: int = 0) -> bytes:
 
 def find_owner(fd: int, mode: int = fcntl.LOCK_EX) -> int:
     """Return the pid of a process whose fcntl(2) lock is in the way of `mode`; 0: none, or not known. Raises OSError."""
-    kind, _, _, _, pid = struct.unpack(FORMAT, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, make_request(mode)))
-    if kind == fcntl.F_UNLCK:
-        return 0
-    return find_sharer(fd, OFD_LOCK) if pid == UNNAMED else max(0, pid)
+    pid = find_conflict(fd, mode)
+    return find_sharer(fd, OFD_LOCK) if pid == UNNAMED else max(0, pid or 0)
 
 
-def is_byte_locked(fd: int, offset: int) -> bool:
-    """Return whether another open file description has a lock on this byte. Take none. Raises OSError."""
-    request = make_request(fcntl.LOCK_EX, offset, 1)
-    return bool(struct.unpack(FORMAT, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, request))[0] != fcntl.F_UNLCK)
+def find_conflict(fd: int, mode: int, start: int = 0, length: int = 0) -> "int | None":
+    """Return the pid, or UNNAMED, of a lock that is in the way of `mode`, None if there is none. Take none. Raises OSError."""
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, make_request(mode, start, length))
+    kind, _, _, _, pid = struct.unpack(FORMAT, answer)
+    return None if kind == fcntl.F_UNLCK else int(pid)
 
 
 def find_sharer(fd: int, *marks: bytes) -> int:

@@ -190,16 +190,16 @@ def count_runnable() -> int:
         return 0
 
 
-def find_lock_owner(fd: int) -> int:
-    """Return the pid that holds flock(2) on this file, from /proc/locks; 0 if it is not known."""
+def find_lock_owner(fd: int, mark: str = " FLOCK ") -> int:
+    """Return the pid that holds flock(2) on this file, from /proc/locks with `mark`; 0 if it is not known."""
     stat = posix.fstat(fd)
     file = f"{stat.st_dev >> 8 & 0xFFF:02x}:{stat.st_dev & 0xFF | stat.st_dev >> 12 & 0xFFF00:02x}:{stat.st_ino}"
     try:
         with open("/proc/locks") as locks:
-            for line in locks:
+            for lock in locks:
                 # 1: FLOCK  ADVISORY  WRITE 4711 00:2d:1234 0 EOF   (a waiter has -> after the number)
-                fields = line.split()
-                if fields[1] == "FLOCK" and fields[5] == file:
+                fields = lock.split()
+                if mark in lock and fields[5] == file:
                     return max(0, int(fields[4]))
     except (OSError, ValueError, IndexError):
         pass

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pwd
+import re
 import signal
 import socket
 import time
@@ -315,6 +316,31 @@ def test_max_waiting_counts_waiters_at_the_engine(fleet):
     assert fleet.run("c", "-n", fleet.job, "-w", "1h,1", "true").returncode == 75
     finish(holder)
     assert finish(waiting)[0] == 0
+
+
+def test_explain_reads_the_queue_and_joins_none(fleet):
+    """It says of the name, and of the period, what a run says and does."""
+
+    def explain(*words):
+        result = fleet.run("c", "--explain", "--json", "-n", fleet.job, *words, "true")
+        assert result.stderr == b"", result.stderr
+        facts = json.loads(result.stdout)
+        return result.returncode, facts["outcome"], facts["place"], facts["reason"]
+
+    assert explain("--once-per", "1h") == (0, "runs", None, None)
+    table = fleet.run("c", "--explain", "-n", fleet.job, "--once-per", "1h", "true").stdout
+    assert re.search(rb"^period +lasts until .*\nnow +it runs at once\nstatus +0$", table, re.M)
+    holder = fleet.hold("a", fleet.job, "--once-per", "1h")
+    fleet.start_waiter("b", fleet.job)
+    status, outcome, place, reason = explain()
+    busy = fleet.run("c", "-n", fleet.job, "true")
+    assert (status, outcome, place) == (busy.returncode, "busy", None) == (75, "busy", None)
+    without_times = [re.sub(r"for \d+s", "", text) for text in (f"solo: {reason}\n", busy.stderr.decode())]
+    assert without_times[0] == without_times[1]
+    assert explain("-w", "1h")[:3] == (0, "waits", 2) and explain("-w", "1h,1")[:2] == (75, "busy")
+    assert explain("--replace")[:2] == (0, "replaces") and fleet.count(fleet.job, "waiting") == 1
+    finish(holder)
+    assert explain("--once-per", "1h")[:2] == (0, "ran")
 
 
 def test_replace_asks_the_launcher_on_the_other_host_to_end_its_command(fleet):

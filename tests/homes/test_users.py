@@ -32,7 +32,7 @@ def test_user_has_one_place_that_stays(machine, name):
     if place is None:
         place = f"/var/lib/solo-users/{uid}"
         status, out, err = machine.solo(uid, *RUN)
-        assert (status, out) == (125, "")
+        assert (status, out) == (125, "") and machine.solo(uid, "--explain", *RUN) == (status, out, err)
         machine.type(f"umask 077; {find_remedy(err)}")
     holder = machine.start(uid, machine.launcher, "-n", "job", "--", "sh", "-c", "echo; read line", HOME="/elsewhere")
     holder.stdout.readline()

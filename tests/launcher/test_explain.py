@@ -1,9 +1,11 @@
 """--explain: says what a run would do, and does nothing."""
 
+import json
 import re
+import sys
 
 import pytest
-from conftest import until
+from conftest import finish, read_line, until
 
 
 def explain(lab, *words, prefix=(), **options):
@@ -11,13 +13,15 @@ def explain(lab, *words, prefix=(), **options):
     result = lab.run("--explain", *words, prefix=prefix, **options)
     assert result.stderr == b"", result.stderr
     lines = [re.split(r" {2,}", line, maxsplit=1) for line in result.stdout.decode().splitlines()]
-    return result.returncode, {title: text for title, text in lines if title}
+    said = {title: text for title, text in lines if title}
+    assert said["status"] == str(result.returncode)
+    return result.returncode, said["now"], said
 
 
 def test_free_name_is_explained_and_nothing_is_made(lab):
-    status, said = explain(lab, "sleep", "5")
+    status, now, said = explain(lab, "sleep", "5")
 
-    assert status == 0 and said["now"] == "it runs at once"
+    assert status == 0 and now == "it runs at once"
     assert re.fullmatch(r"sleep-[0-9a-f]{8}, made from the words of the command", said["name"])
     assert said["directory"] == f"{lab.directory}, by SOLO_DIR; it is missing: the run makes it"
     assert not lab.directory.exists()
@@ -28,18 +32,22 @@ def test_held_name_is_explained_as_the_run_would_end(lab):
     until((lab.directory / ".journals/job/.journal").exists)  # the launcher writes it beside the command
     before = sorted(lab.directory.rglob("*"))
     words = ("-n", "job", "true")
+    held = rf"held for \d+s by pid {holder.pid} \(.*\)"
 
-    status, said = explain(lab, *words)
-    assert (status, said["now"]) == (lab.run(*words).returncode, "busy without --wait: it is skipped") and status == 75
-    assert re.fullmatch(rf"held for \d+s by pid {holder.pid} \(.*\)", said["job"])
-    assert explain(lab, "-E", "3", *words)[0] == 3
-    assert explain(lab, "-w", "5m", *words)[1]["now"] == "it waits up to 5m: 1st in the queue"
+    status, now, _ = explain(lab, *words)
+    assert status == lab.run(*words).returncode == 75 and re.fullmatch(f"it is skipped: job: busy: {held}", now)
+    assert [
+        explain(lab, "-E", "3", *more, *words)[0] for more in ([], ["--loud-after", "1"], ["--loud-after", "2"])
+    ] == [3, 75, 3]
+    assert re.fullmatch(f"it waits up to 5m: 1st in the queue; job: {held}", explain(lab, "-w", "5m", *words)[1])
     lab.start_waiter("job", tag="waiter")
-    assert explain(lab, "-w", "forever", *words)[1]["now"] == "it waits: 2nd in the queue"
-    status, said = explain(lab, "-w", "5m,1", *words)
-    assert (status, said["now"]) == (75, "busy as 1 wait (N of --wait): it is skipped")
-    assert explain(lab, "--replace", *words)[1]["now"] == "it ends the holder and the waiters in its way, and runs"
-    assert explain(lab, "--slots", "3", "--via", "socket", *words)[1]["now"] == "it runs at once"
+    assert re.fullmatch(f"it waits: 2nd in the queue; job: {held}", explain(lab, "-w", "forever", *words)[1])
+    status, now, _ = explain(lab, "-w", "5m,1", *words)
+    assert status == 75 and now.startswith("it is skipped: job: busy")
+    replaces = "it ends the holder and the waiters in its way, and runs; job: "
+    assert re.fullmatch(replaces + held, explain(lab, "--replace", *words)[1])
+    assert re.fullmatch(replaces + held, explain(lab, "--replace-after", "0s", *words)[1])
+    assert explain(lab, "--slots", "3", "--via", "socket", *words)[1] == "it runs at once"
 
     assert [file for file in sorted(lab.directory.rglob("*")) if ".seat." not in file.name] == before
 
@@ -54,16 +62,117 @@ def test_name_of_any_length_is_apart_from_its_holder(lab, name):
 
 
 def test_refusal_is_explained_by_the_error_of_the_run(lab):
-    for words in (["-n", "job", "nosuchprogram"], ["-n", "job", "--latest", "true"]):
+    (lab.path / "names").mkdir(mode=0o700)
+    (lab.path / "names/in-the-way").touch()
+    for words in (
+        ["-n", "job", "nosuchprogram"],
+        ["-n", "job", "--latest", "true"],
+        ["-n", "job", "--chdir", "/no/where", "true"],
+        ["-n", "job", "--timeout", "0", "true"],
+        ["-n", "job", "--flock", "/no/where/file", "true"],
+        ["-n", "job", "--dir", "/proc/names", "true"],
+        ["-n", "in-the-way", "true"],
+        ["-n", "job", "--via", "etcd://127.0.0.1:1", "true"],
+    ):
         explained, run = lab.run("--explain", *words), lab.run(*words)
-        assert (explained.returncode, explained.stderr) == (run.returncode, run.stderr) and run.returncode in (125, 127)
-
-    nested = lab.run("-n", "job", "--", lab.script, "--explain", "-n", "job", "true")
-    assert nested.returncode == 125 and nested.stderr.endswith(b"ancestor of this process: it would wait for itself\n")
+        assert (explained.returncode, explained.stderr) == (run.returncode, run.stderr), words
+        assert run.returncode in (69, 125, 127) and explained.stdout == b""
 
 
-def test_engine_and_files_are_said_not_to_be_asked(lab):
-    status, said = explain(lab, "--via", "etcd://127.0.0.1:1", "--flock", lab.path / "file", "-n", "job", "true")
+@pytest.mark.root
+@pytest.mark.tool("setpriv")
+def test_place_of_another_user_is_explained_by_the_error_of_the_run(common):
+    place = common.directory.parent / "roots"
+    place.mkdir(mode=0o755)
+    user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    for directory in (place, place / "names"):
+        words = ["--dir", directory, "-n", "job", "true"]
+        explained, run = (common.run(*more, *words, prefix=user) for more in (["--explain"], []))
+        assert (explained.returncode, explained.stderr) == (run.returncode, run.stderr) and run.returncode == 125
+        assert re.search(rb"cannot create .*roots/\w+: Permission denied", run.stderr)
 
-    assert (status, said["backend"]) == (0, "etcd://127.0.0.1:1, which is not asked, by --via")
-    assert said["now"] == "it runs at once (not looked at: --flock)" and not (lab.path / "file").exists()
+
+def test_run_inside_a_run_is_explained(lab):
+    """Below the holder of the name; beside a holder that waits for what the run around it holds."""
+    both = 'for more in --explain ""; do $SOLO $more "$@"; echo $? >&2; done'
+    nested = lab.run("-n", "job", "--", "sh", "-c", both, "-", "-n", "job", "true").stderr.decode()
+    assert re.fullmatch(
+        r"(solo: job: held by pid \d+, an ancestor of this process: it would wait for itself\n125\n)\1", nested
+    )
+
+    outer = lab.start("-n", "y", "--", "sh", "-c", f"echo; read line; {both}", "-", "-w", "forever", "-n", "x", "true")
+    read_line(outer)
+    lab.start("-n", "x", "--", lab.script, "-w", "forever", "-n", "y", "true")
+    until(lambda: lab.count_waiting("y"))
+    text = re.sub(r"\d+", "N", finish(outer, b"\n")[2])
+    assert re.fullmatch(
+        r"(solo: x: a deadlock: held by pid N .*, which waits for y, held by us \(pid N\)\nN\n)\1", text
+    )
+
+
+def test_program_that_may_release_the_name_is_waited_for(lab):
+    code = f"""
+import subprocess
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+with solo.Lock('job', directory={str(lab.directory)!r}):
+    print(subprocess.run([{lab.script!r}, '--explain', '-w', '5', '-n', 'job', 'true']).returncode)
+"""
+    _, out, err = lab.run_code(code)
+    assert "it waits up to 5s: 1st in the queue" in out and out.endswith("0\n") and err == ""
+
+
+def test_period_is_explained(lab):
+    words = ("-n", "job", "--once-per", "1d", "true")
+    status, now, said = explain(lab, *words)
+    assert (status, now) == (0, "it runs at once") and said["period"].startswith("lasts until 2")
+    assert not lab.directory.exists()
+    lab.run(*words)
+
+    status, now, said = explain(lab, *words)
+    assert status == 0 and "period" not in said and lab.run("-v", *words).stderr.decode() == f"solo: {now[15:]}\n"
+    assert explain(lab, "-E", "9", *words)[0] == lab.run("-E", "9", *words).returncode == 9
+
+
+LOCKER = """
+import fcntl, sys
+call, file, lock = sys.argv[1:]
+file = open(file, "w+")
+{"flock": fcntl.flock, "fcntl": fcntl.lockf}[call](file, getattr(fcntl, lock))
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("kind", ["flock", "fcntl"])
+def test_file_is_looked_at_and_not_locked(lab, kind):
+    file, words = lab.path / "file", (f"--{kind}", lab.path / "file", "-n", "job", "true")
+    assert explain(lab, *words)[:2] == (0, "it runs at once") and not file.exists()
+    for lock, shared in (("LOCK_SH", 0), ("LOCK_EX", 75)):
+        locker = lab.start_words(sys.executable, "-c", LOCKER, kind, file, lock)
+        read_line(locker)
+        assert explain(lab, "-s", *words)[0] == lab.run("-s", *words).returncode == shared
+        status, now, _ = explain(lab, *words)
+        assert status == 75 and lab.run(*words).stderr.decode() == f"solo: {now[15:]}\n"
+        assert explain(lab, "-w", "5", *words)[1].startswith("it waits up to 5s; ")
+        finish(locker)
+    trace = lab.path / "trace"
+    explain(lab, *words, prefix=("strace", "-f", "-o", trace, "-e", "trace=flock,fcntl"))
+    assert not re.search(r"LOCK_EX|LOCK_SH|SETLK", trace.read_text())
+
+
+def test_json_has_the_facts_for_wrappers(lab):
+    lab.hold("job")
+    words = ("--explain", "--json", "-n", "job", "--slots", "3,2", "true", "x")
+    busy, free = lab.run(*words), lab.run(*words[:2], "true")
+    facts = json.loads(busy.stdout)
+
+    assert busy.returncode == facts.pop("status") == 75 and re.match("job: busy: held for ", facts.pop("reason"))
+    command = facts.pop("command")
+    assert command[0].endswith("/true") and command[1:] == ["x"]
+    assert facts == {
+        "names": ["job"], "mode": "slots", "slots": 3, "take": 2, "directory": str(lab.directory), "via": "file",
+        "outcome": "busy", "name": "job", "place": None,
+    }  # fmt: skip
+    assert json.loads(free.stdout)["outcome"] == "runs"
+    assert lab.run("--json", "true").stderr == b"solo: --json needs --explain\n"

@@ -27,7 +27,7 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
         default = False if option.kind is FLAG else None
         assert option.keyword is None or keywords[option.keyword].default is default, option.flag
     flags = {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None}
-    assert flags == set("busy-exit quiet loud-after syslog verbose explain help version".split())
+    assert flags == set("busy-exit quiet loud-after syslog verbose explain json help version".split())
 
 
 def test_solo_run_types_a_part_after_the_value_of_its_option():

@@ -14,6 +14,7 @@ OBJECTS = {key: known for key, known in SCHEMA["$defs"].items() if "properties" 
 KEYS = {
     "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue",
     "name": "name via path journal skips holds waiting runs",
+    "verdict": "command names mode slots take directory via outcome name reason place status",
     "process": "pid depth state cpu_seconds resident_bytes seconds command",
     "run": "name outcome time end waited ran code signal reason names mode slot slots take token launcher child user host command note",
     "check": "check state text",
@@ -46,6 +47,8 @@ def test_views_print_what_the_schema_says(lab):
     lab.hold("damaged")
     lab.find_hold("damaged").write_bytes(b"garbage")
 
+    for words in ("-n", "job"), ("-n", "job", "-w", "5"), ("--via", "socket", "--slots", "2"):
+        check("explain", lab.run("--explain", "--json", *words, "true").stdout)
     rows = {kind: check(kind, lab.run(kind, "--json").stdout) for kind in ("list", "history")}
     shown, *others = check("show", lab.run("show", "--json", "job", "orphan", "damaged").stdout)
 

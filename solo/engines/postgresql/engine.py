@@ -259,6 +259,8 @@ class PostgreSQL(Engine):
         self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)
 
     def read_once(self, name: str) -> tuple:
+        if self.is_missing:
+            return b"", None
         known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE)
         return (known[0][0].encode(), known[0][0]) if known else (b"", None)
 
