@@ -13,8 +13,7 @@ from solo.history.names import find_files
 from solo.identity import read_origin
 from solo.journal_files import open_place
 from solo.kernel import close, decode, say
-from solo.modes import EXCLUSIVE, MODES, Claim, find_conflicts, plan_claims
-from solo.obstacles import read_claim
+from solo.modes import MODES
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
 from solo.tickets import LIVE, ORPHANED, FileQueue, is_published
@@ -214,20 +213,6 @@ def open_living(queue: Any, wanted: Any = is_published, key: Any = None) -> Iter
             yield ticket
         elif ticket is not None:
             ticket.close()
-
-
-def find_in_the_way(queue: Any, claim: Claim) -> Iterator[Any]:
-    """Yield the living tickets that `claim` would have to wait for: conflicting holds, and every waiter."""
-    for ticket in open_living(queue):
-        if ticket.is_hold and not find_conflicts(claim, [read_claim(ticket)]):
-            ticket.close()
-        else:
-            yield ticket
-
-
-def plan_exclusive(names: list[str]) -> list[tuple[str, Claim]]:
-    """Return the (name, claim) of each part that an exclusive hold of each of `names` needs."""
-    return [plan for name in names for plan in plan_claims([name], Claim(EXCLUSIVE))]
 
 
 def warn_of_program(words: list[str]) -> None:

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
-from solo.commands.lookup import plan_exclusive
 from solo.engines.engine import INVALID_ANSWER, Gone
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import Contender, Wait, count_waiters, describe_entries, find_obstacles
@@ -16,7 +15,7 @@ from solo.errors import Busy, SoloError, UsageError
 from solo.history.names import is_within
 from solo.history.reader import parse
 from solo.kernel import FOREVER, read_boot_clock, say
-from solo.modes import INTENTIONS, find_conflicts
+from solo.modes import EXCLUSIVE, INTENTIONS, Claim, plan_claims
 from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
 from solo.text.tables import describe_claim
 from solo.text.width import print_clean
@@ -84,20 +83,16 @@ def make_row(entry: Any, where: str) -> dict[str, Any]:
 
 def wait(options: dict[str, Any], names: list[str]) -> int:
     """Do as commands.wait.run does, but poll the engine."""
-    deadline, plans = monotonic() + options.get("timeout", FOREVER), plan_exclusive(names)
+    deadline, claims = monotonic() + options.get("timeout", FOREVER), plan_claims(names, Claim(EXCLUSIVE))
     with look(options["via"]) as engine:
-        while busy := [(part, found) for part, claim in plans if (found := find_in_the_way(engine, part, claim))]:
+        while busy := [
+            (part, found) for part, claim in claims if (found := find_obstacles(engine.list_entries(part), claim))
+        ]:
             if monotonic() >= deadline:
                 part, in_the_way = busy[0]
                 raise Busy(f"{part}: busy: {describe_entries(in_the_way)}{describe_waited(options['timeout'])}")
             sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
     return 0
-
-
-def find_in_the_way(engine: Any, part: str, claim: Any) -> list[Any]:
-    """Return the entries that `claim` would have to wait for: conflicting holds, and every waiter."""
-    entries = engine.list_entries(part)
-    return [entry for entry in entries if not entry.is_held or find_conflicts(claim, [entry.record.claim])]
 
 
 class Onlooker(Contender):

@@ -1,17 +1,19 @@
-"""`solo wait`: block until the names have neither holders nor waiters, one ticket after the other, without polling."""
+"""`solo wait`: block as long as an exclusive contender of the names would wait, without polling and without a ticket."""
 
 from __future__ import annotations
 
-from functools import partial
-from time import monotonic
+import posix
 from typing import Any
 
+from solo.acquire import add_waited
 from solo.argv import is_engine
-from solo.commands.lookup import check_known, find_in_the_way, plan_exclusive, visit_queue
+from solo.commands.lookup import check_known, look_at_names, open_existing
+from solo.contention.protocols import Block, Describe
 from solo.errors import Busy
-from solo.identity import read_origin
+from solo.identity import read_origin, read_self
 from solo.kernel import FOREVER
-from solo.text.describe import describe_holder, describe_waited
+from solo.plan import Plan
+from solo.record import Record
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
@@ -22,22 +24,20 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         return remote.wait(options, names)
     for name in names:
         check_known(name, options, "wait for")
-    deadline = monotonic() + options.get("timeout", FOREVER)
-    plans, origin = plan_exclusive(names), read_origin()
+    plan = Plan({**options, "name": names, "wait": options.get("timeout", FOREVER)})
+    wanted = Record(read_self(), read_origin(), posix.geteuid(), plan.claim, plan.names, [])
+    waits = 1
 
-    def wait_next(part: str, claim: Any, queue: Any) -> bool:
-        """Wait for the end of one ticket that conflicts with `claim`. Return True if there is none. Raises Busy."""
-        ticket = next(find_in_the_way(queue, claim), None) if queue else None
-        if ticket is None:
-            return True
-        try:
-            if monotonic() >= deadline:
-                raise Busy(f"{part}: busy: {describe_holder(ticket)}{describe_waited(options['timeout'])}")
-            ticket.wait_end(deadline)
-        finally:
-            ticket.close()
-        return False
+    def watch(block: Block, look_again: float, describe: Describe, in_one_go: bool = False) -> bool:
+        nonlocal waits
+        waits += 1
+        return block(look_again)
 
-    while not all([visit_queue(part, options, partial(wait_next, part, claim), origin) for part, claim in plans]):
-        pass  # a name that was free may be held again
+    try:
+        while waits:  # a name that was free may be held again
+            waits = 0
+            look_at_names(wanted, plan, watch, lambda asked, _: open_existing(asked))
+    except Busy as error:
+        add_waited(error, plan)
+        raise
     return 0

@@ -195,6 +195,22 @@ def test_wait_ends_with_holder(lab, via, held, wanted):
     assert finish(waiting) == (0, "", "")
 
 
+def test_wait_for_what_cannot_end_meanwhile_is_refused(lab):
+    """By the judge of a run: in the job itself; in a job that the holder waits for. A shared holder keeps it waiting."""
+    nested = lab.run("-n", "job", "--", lab.script, "wait", "job")
+    assert nested.returncode == 125 and b"an ancestor of this process: it would wait for itself" in nested.stderr
+
+    outer = lab.start("-n", "y", "--", "sh", "-c", "echo; read line; exec $SOLO wait x")
+    read_line(outer)
+    lab.start("-n", "x", "--", lab.script, "-w", "forever", "-n", "y", "true")
+    until(lambda: lab.count_waiting("y"))
+    status, _, err = finish(outer, b"\n")
+    assert status == 125 and "a deadlock: held by pid" in err
+
+    lab.hold("shared", "-s")
+    assert lab.run("wait", "shared", "-t", "0").returncode == 75
+
+
 def test_wait_goes_on_while_an_earlier_name_is_held_again(lab, via):
     lab.run("-n", "a", "true")
     second = lab.hold("b")
