@@ -118,7 +118,7 @@ def look_at_files(plan: Plan, umask: int) -> None:
 def find_flock(fd: int, mode: int) -> None:
     """Raise BlockingIOError if flock(2) would find a lock in the way. Take none, as for a moment others would find it."""
     mark = " FLOCK " if mode & LOCK_EX else " FLOCK  ADVISORY  WRITE "
-    if ofd.find_sharer(fd, mark.encode()) or find_lock_owner(fd, mark):
+    if ofd.find_sharer(fd, mark) or find_lock_owner(fd, mark):
         raise BlockingIOError
 
 

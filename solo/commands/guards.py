@@ -6,11 +6,12 @@ import re
 from posixpath import normpath
 from typing import Any, NamedTuple
 
-from solo.argv import parse
+from solo.argv import check_command, parse
 from solo.command import make_name as make_words_name
 from solo.commands.lock_tools import MENTION, Guard, find_guard, skip_wrappers
 from solo.commands.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
+from solo.text.hints import find_earlier_spellings
 
 FAILS, NOTE = "fails", "note"
 NEW_EACH_RUN = re.compile(r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]")
@@ -231,12 +232,16 @@ def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[W
     """Return the advice for the words of a command that solo guards already."""
     try:
         options, subcommand, rest = parse([word.known for word in words[1:]])
+        if subcommand is None and not {"help", "version"} & options.keys():
+            check_command(rest)
     except UsageError as error:
         is_certain = all(word.text is not None for word in words)
         return advice.add(FAILS, "usage", f"solo refuses this line: {error}") if is_certain else advice
     if subcommand is not None or not rest:
         return advice._replace(runs=subcommand == "hold")
     advice, first = check_tail(advice, commands, at), len(words) - len(rest)
+    for text in find_earlier_spellings([word.raw for word in words[:first]]):
+        advice = advice.add(NOTE, "option", text)
     changing = [word.raw for word in words[first:] if CHANGES.search(word.raw)]
     if changing and "name" not in options:
         advice = advice.add(FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)")

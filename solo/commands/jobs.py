@@ -12,16 +12,24 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from solo.argv import read_variables
+from solo.command import find_command
 from solo.commands.checks import CRON_PATH
 from solo.commands.crontab import Line, find_crontabs, parse_crontab, read_all
 from solo.commands.guards import FAILS, NOTE, Finding, make_name
+from solo.commands.lock_tools import SAFE
 from solo.commands.place import Place, call_as, find_names, find_place, find_solo, find_uid
 from solo.commands.unit_files import read_services
 from solo.commands.units import parse_unit
+from solo.contention import period
+from solo.engines import acquire
+from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.history.usual import MOST, find_usual
 from solo.journal_files import SKIPPED
 from solo.kernel import encode
+from solo.plan import Plan
+from solo.process import limits
 from solo.text.describe import format_duration, format_rough
 from solo.text.tables import format_json
 from solo.text.width import print_clean
@@ -97,7 +105,8 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[st
         advice, use = line.advice, None
         findings = list(advice.findings)
         if advice.tool == "solo" and not advice.edit:
-            findings += [*judge(line), *compare(line, groups), *check_schedule(line)]
+            findings += [*check_plan(line), *judge(line), *check_program(line)]
+            findings += [*compare(line, groups), *check_schedule(line)]
         elif advice.edit or advice.reason:
             reason = advice.reason or find_reason(line, groups)
             use = None if reason else rewrite(line, groups)
@@ -248,6 +257,38 @@ def judge(line: Line) -> Iterator[Finding]:
         yield Finding(FAILS, "path", f"cron does not find solo in the PATH of this line (write {ours})")
     if advice.runs and place.problem and not line.is_set_apart:
         yield Finding(FAILS, "place", place.problem)
+
+
+def check_plan(line: Line) -> Iterator[Finding]:
+    """Yield why solo refuses the options of a run: makes its plan as a run does."""
+    options, variables = dict(line.advice.options), line.variables
+    try:
+        read_variables(options, dict(zip(map(encode, variables), map(encode, variables.values()))))
+        plan = Plan(options)
+        limits.check_plan(plan)
+        if plan.once_per is not None:
+            period.check_plan(plan)
+        if plan.is_remote:
+            acquire.check_plan(plan)
+    except SoloError as error:
+        yield Finding(FAILS, "usage", f"solo refuses this line: {error}")
+
+
+def check_program(line: Line) -> Iterator[Finding]:
+    """Yield a note if the user of an entry would not find its command in the PATH that the entry has."""
+    advice, uid = line.advice, find_uid(line.user)
+    word, *rest = advice.words or [""]
+    is_known = line.unit is None and advice.is_bare and SAFE.fullmatch(word) and word.find("/") < 1
+
+    def search() -> str | None:
+        try:
+            find_command(word, encode(line.variables.get("PATH", CRON_PATH)), *rest[:1])
+        except SoloError as error:
+            return str(error)
+        return None
+
+    if is_known and uid is not None and os.geteuid() in (0, uid) and (missing := call_as(line.user, search)):
+        yield Finding(NOTE, "command", missing)
 
 
 # --- how often a crontab starts a line, beside how long the job usually runs

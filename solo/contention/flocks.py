@@ -272,7 +272,7 @@ def describe_locker(kind: Kind, fd: int, pid: int) -> str:
     known = describe_program(pid)
     if known:
         return known
-    marks = (kind.mark, b" %d " % pid) if pid else (kind.mark,)
+    marks = (kind.mark, f" {pid} ") if pid else (kind.mark,)
     heir = describe_program(ofd.find_sharer(fd, *marks))
     if heir:
         return f"{heir}, which inherited the lock of pid {pid}" if pid else heir

@@ -43,6 +43,12 @@ FIRST_LOOK = 0.1  # seconds
 TICK = 0.01  # seconds; the unit of start times
 
 
+def check_plan(plan: "Plan") -> None:
+    """Raise UsageError for a time limit that no command could meet."""
+    if plan.timeout is not None and not plan.timeout > 0:
+        raise UsageError("--timeout must be more than 0")
+
+
 class Termination:
     """The end of one command, step by step. `deadline`: when the next step is due, or FOREVER; `stage`: the last step.
 
@@ -52,8 +58,7 @@ class Termination:
     """
 
     def __init__(self, plan: "Plan") -> None:
-        if plan.timeout is not None and not plan.timeout > 0:
-            raise UsageError("--timeout must be more than 0")
+        check_plan(plan)
         self.name = plan.names[0]
         self.timeout = FOREVER if plan.timeout is None else plan.timeout
         self.kill_after = plan.kill_after

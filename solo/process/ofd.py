@@ -39,7 +39,7 @@ def find_conflict(fd: int, mode: int, start: int = 0, length: int = 0) -> "int |
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
-def find_sharer(fd: int, *marks: bytes) -> int:
+def find_sharer(fd: int, *marks: str) -> int:
     """Return the pid of a process that has locked the file of `fd`, an ancestor first; 0: none can be seen.
 
     All `marks` are in /proc/PID/fdinfo of its descriptor. /proc/locks has no pid for an OFD lock, and for one of flock(2)
@@ -51,7 +51,7 @@ def find_sharer(fd: int, *marks: bytes) -> int:
     return next((pid for pid in (*parents, *others) if has_locked(pid, path, marks)), 0)
 
 
-def has_locked(pid: int, path: str, marks: "tuple[bytes, ...]") -> bool:
+def has_locked(pid: int, path: str, marks: "tuple[str, ...]") -> bool:
     """Return whether a descriptor of the process has such a lock on the file. False if it cannot be seen."""
     try:
         entries = os.listdir(f"/proc/{pid}/fd")
@@ -61,7 +61,7 @@ def has_locked(pid: int, path: str, marks: "tuple[bytes, ...]") -> bool:
         try:
             if os.readlink(f"/proc/{pid}/fd/{entry}") == path:
                 text = read_file(f"/proc/{pid}/fdinfo/{entry}")
-                if all(mark in text for mark in marks):
+                if all(mark.encode() in text for mark in marks):
                     return True
         except OSError:
             continue  # closed meanwhile

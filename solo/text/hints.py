@@ -1,7 +1,7 @@
 """Hints for users of flock(1) and other tools: what to type instead of their options and words. For errors only."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from solo.kernel import say
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
@@ -100,10 +100,17 @@ def explain_option(flag: str, known: Collection[str]) -> str:
 
 
 def report_earlier_spellings(words: list[str]) -> None:
-    """On a terminal print how an option among `words` is typed now that is the part of another: not in the mail of cron."""
-    for option in LAUNCHER_OPTIONS if os.isatty(2) else ():
-        if option.part and any(word.partition("=")[0] == f"--{option.part.flag}" for word in words):
-            say(f"--{option.part.flag} is {option.part.title} now: --{option.flag} {option.metavar}")
+    """On a terminal print what find_earlier_spellings yields: not in the mail of cron."""
+    for text in find_earlier_spellings(words) if os.isatty(2) else ():
+        say(text)
+
+
+def find_earlier_spellings(words: Iterable[str]) -> Iterator[str]:
+    """Yield how an option among `words` is typed now that is the part of another."""
+    flags = {word.partition("=")[0] for word in words}
+    for option in LAUNCHER_OPTIONS:
+        if option.part and f"--{option.part.flag}" in flags:
+            yield f"--{option.part.flag} is {option.part.title} now: --{option.flag} {option.metavar}"
 
 
 def suggest(word: str, words: Collection[str], prefix: str = "") -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -142,6 +143,8 @@ def folder(tmp_path_factory, solo_script):
     """A directory for PATH with solo."""
     folder = tmp_path_factory.mktemp("bin")
     (folder / "solo").symlink_to(solo_script)
+    for job in ("job.sh", "a.sh", "b.sh"):
+        (folder / job).symlink_to("/bin/true")
     return folder
 
 
@@ -214,6 +217,7 @@ def test_a_user_who_cannot_keep_names_gets_no_line_to_use_but_the_error_of_a_run
     (common.path / "tab").write_text(f"PATH={common.path}\n{lines}SOLO_DIR={common.path}/own\n{lines}")
     solo = common.path / "solo"
     solo.symlink_to(common.script)
+    (common.path / "a.sh").symlink_to("/bin/true")
     open_to_all(common.path)
     (common.path / "own").mkdir()
     shutil.chown(common.path / "own", "nobody")
@@ -225,10 +229,9 @@ def test_a_user_who_cannot_keep_names_gets_no_line_to_use_but_the_error_of_a_run
     doctor = [sys.executable, solo, "doctor", "--crontab", "--json", common.path / "tab"]  # Debian's may lack typer
     rows = json.loads(subprocess.run(doctor, env=common.environment, capture_output=True).stdout)
 
-    reason = error.rpartition(": ")[2].strip()  # a run names the first directory that it cannot create
-    texts = [find_text(row).partition(": cannot create /nonexistent/.local") for row in rows[:2]]
-    assert "cannot create /nonexistent/.local" in error and all(one[2].endswith(reason) for one in texts)
-    assert [one[0] for one in texts] == ["no line to use: solo cannot run as nobody", "solo cannot run as nobody"]
+    reason = error.partition(": cannot create /nonexistent/.local: ")[2].strip()
+    why = f"solo cannot run as nobody: cannot create /nonexistent/.local: {reason}"
+    assert reason and [find_text(row) for row in rows[:2]] == [f"no line to use: {why}", why]
     assert [(row["use"], row["state"]) for row in rows[:2]] == [(None, "note"), (None, "fails")]
     assert rows[2]["use"] == "@daily nobody solo -n run:x -q -E 1 -- a.sh" and len(rows) == 3
 
@@ -517,11 +520,62 @@ def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder):
     first, second, third = examine(text, folder)
     [fourth] = examine("PATH=BIN\n@daily . /etc/profile; flock -n /run/x job.sh", folder)
 
-    assert (list_found(first), first["use"]) == ("!path path", None)
+    assert (list_found(first), first["use"]) == ("!path path command", None)
     assert first["findings"][0]["text"] == f"cron does not find solo in the PATH of this line (write {folder}/solo)"
     assert second["use"] == f"@daily {folder}/solo -n run:x -q -E 1 -- job.sh"
     assert list_found(third) == "path"
     assert fourth["use"] == f"@daily . /etc/profile; {folder}/solo -n run:x -q -E 1 -- job.sh"
+
+
+REFUSED = {
+    "-n a --loud-after 3 -- date": "--loud-after needs --quiet, --busy-exit or --notify",
+    "-n a && echo b": "no command given (see solo --help)",
+    "-q -n a": "no command given (see solo --help)",
+    "-n a --latest true": "--latest needs --wait",
+    "-n a --latest --replace -w 5 true": "--latest and --replace exclude each other",
+    "-n a -s --slots 2 true": "--shared and --slots exclude each other",
+    "-n a --slots 2,3 true": "K of --slots must be at least 1 and at most N",
+    "-n a --timeout 0 true": "--timeout must be more than 0",
+    "-n a -n b --once-per 1d true": "--once-per: give one name",
+    "-n /a true": "/a: a name is not a path (is a variable unset? to lock a file use --flock /a)",
+    "-n .x true": ".x: a part of a name may not be empty or start with a dot",
+    "--via redis://h true": "a name made from the command can differ between hosts (choose one with -n NAME)",
+    "-n a --timout 5 true": "--timout: no such option (did you mean --timeout?)",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_line_that_each_run_refuses_fails(folder, words, lab):
+    [row] = examine(f"PATH=BIN:/usr/bin:/bin\n{DAILY}solo {words}\n", folder)
+    run = lab.run(*shlex.split(words.partition(" &&")[0]))
+
+    assert [one["text"] for one in row["findings"] if one["state"] == "fails"] == [
+        f"solo refuses this line: {REFUSED[words]}"
+    ]
+    assert (run.returncode, run.stderr.decode()) == (125, f"solo: {REFUSED[words]}\n")
+
+
+def test_variables_and_programs_of_a_line_count(folder):
+    tab = "PATH=BIN:/usr/bin:/bin\n@daily solo -n a no-such-job\n@daily solo -w 10 minutes -n a -- true\nSOLO_DIR=names\n@daily solo -n a true\n"
+    missing, minutes, relative = examine(tab, folder)
+    [other] = examine("PATH=BIN\n@daily solo -n a job.sh\n", folder)
+    [unknown] = examine("PATH=BIN\n@daily solo -n a $JOB\n", folder)
+
+    assert find_text(missing) == f"no-such-job: command not found (in the PATH {folder}:/usr/bin:/bin)"
+    assert missing["state"] == "note" and find_text(minutes).startswith(
+        "minutes: command not found (it was taken as COMMAND; "
+    )
+    assert find_text(relative).startswith("solo refuses this line: SOLO_DIR must be an absolute path")
+    assert other["findings"] == unknown["findings"] == []
+
+
+def test_earlier_spelling_gets_a_note_with_its_successor(folder):
+    [row] = examine("PATH=BIN:/bin\n@daily solo --slots 4 --take 2 -w 5 --max-waiting=1 -n a true", folder)
+
+    assert [one["text"] for one in row["findings"]] == [
+        "--take is K of --slots now: --slots N[,K]",
+        "--max-waiting is N of --wait now: --wait DURATION[,N]",
+    ]
 
 
 def test_another_solo_in_the_path_is_not_called(folder, tmp_path):
@@ -542,7 +596,7 @@ def test_a_path_of_solo_that_needs_quotes_gives_no_line_to_use(folder, tmp_path,
 
 @pytest.mark.root
 def test_a_path_of_solo_that_is_gone_fails(folder):
-    lines = "@daily /nowhere/solo -n x job.sh\n@daily BIN/solo -n x -- job.sh\n"
+    lines = "@daily /nowhere/solo -n x true\n@daily BIN/solo -n x -- true\n"
     first, second = examine(lines, folder)
 
     assert find_text(first) == f"/nowhere/solo is not there (solo is {folder}/solo)" and second["findings"] == []
