@@ -1,11 +1,13 @@
 """--explain: says what a run would do, and does nothing."""
 
 import json
+import random
 import re
+import signal
 import sys
 
 import pytest
-from conftest import finish, read_line, until
+from conftest import finish, is_blocked, kill, read_line, until
 
 
 def explain(lab, *words, prefix=(), **options):
@@ -176,3 +178,62 @@ def test_json_has_the_facts_for_wrappers(lab):
     }  # fmt: skip
     assert json.loads(free.stdout)["outcome"] == "runs"
     assert lab.run("--json", "true").stderr == b"solo: --json needs --explain\n"
+
+
+# --- fifty situations drawn at random
+
+HOLDERS = [  # the name below that of the situation, and the options of each
+    [],
+    [("",)],
+    [("", "-s")] * 2,
+    [("", "--slots", "2")],
+    [("", "--slots", "2")] * 2,
+    [("/a",)],
+    [("/a", "-s")],
+]
+MODES = [[], ["-s"], ["--slots", "2"], ["--slots", "2,2"]]
+FOREVER = ["-w", "forever"]
+POLICIES = [
+    [], [], ["-E", "3"], FOREVER, FOREVER, ["-w", "forever,1"], ["-w", "0"], [*FOREVER, "--latest"], ["--replace"],
+    [*FOREVER, "--replace"], ["--replace-after", "0s"], ["--replace-after", "1h"], [*FOREVER, "--replace-after", "1"],
+]  # fmt: skip
+
+
+def without_times(text):
+    return re.sub(r"for \d+s", "for", text)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_run_does_what_explain_says(lab, seed):
+    """In ten situations: one in five is of sockets."""
+    if seed == 4:
+        lab.use_sockets()
+    chance, outcomes = random.Random(seed), set()
+    for number in range(10):
+        name = f"job{seed}-{number}"
+        holders = [lab.hold(name + below, *mode) for below, *mode in chance.choice(HOLDERS)]
+        for _ in range(chance.choice((0, 0, 1, 2)) if holders else 0):
+            lab.start_waiter(name, tag="waiter")
+        orphan = chance.random() < 0.2 and seed < 4
+        if orphan and holders:
+            kill(holders[0])
+        words = [*chance.choice(POLICIES), *chance.choice(MODES), "-n", name + chance.choice(("", "", "/a", "/b"))]
+
+        explained = lab.run("--explain", "--json", *words, "echo", "ran")
+        run = lab.start(*words, "echo", "ran")
+        if explained.returncode == 125:
+            assert finish(run) == (125, "", explained.stderr.decode()), words
+            continue
+        facts = json.loads(explained.stdout)
+        outcomes.add(facts["outcome"])
+        if facts["outcome"] == "waits":
+            until(lambda: run.poll() is not None or is_blocked(run.pid))
+            run.send_signal(signal.SIGTERM)
+            assert finish(run)[1] == "" and run.returncode == -signal.SIGTERM, (words, facts)
+        else:
+            status, out, err = finish(run)
+            assert (status, facts["status"]) == (explained.returncode, explained.returncode), (words, facts, err)
+            assert out == ("" if facts["outcome"] == "busy" else "ran\n"), (words, facts, err)
+            if facts["outcome"] == "busy":
+                assert without_times(err) == without_times(f"solo: {facts['reason']}\n")
+    assert len(outcomes) > 2

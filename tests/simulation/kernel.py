@@ -66,6 +66,7 @@ class Process:
         self.command, self.is_suspended = None, False
         self.has_executed = self.is_replaced = self.is_spared = self.has_run = self.is_unseen = self.left_early = False
         self.death_signal, self.has_effect, self.output, self.environment = 0, True, b"", {}
+        self.is_asking = False  # all its calls are one step
 
     is_alive = property(lambda self: self.state in proc.ALIVE)
     name = property(lambda self: self.words[0])
@@ -322,7 +323,7 @@ class Kernel(Files):
         if process.repeated < len(process.log):
             return self.repeat(process, name)
         error = None
-        if name in POINTS and is_point(process, name, words):
+        if name in POINTS and not process.is_asking and is_point(process, name, words):
             error = self.wait_turn(process, name, words, named)
             process.has_effect = bool(words[1] & real.O_CREAT) if name == "open" else name not in LOOKS
         try:

@@ -12,6 +12,14 @@ COMPLETE = "hold.complete((child.pid, child.start))"
 # fmt: off
 FOUND = [
     Fault("gate not locked", "gate.py FileGate.__enter__", "not try_lock(self.fd, LOCK_EX)", "False", "three"),
+    Fault(
+        "judge without a policy", "contention/judge.py Rehearsal.__init__",
+        "super().__init__(queue, *words)", "super().__init__(queue, *words[:3])", "max-waiting",
+    ),
+    Fault(
+        "judge without a deadline", "contention/judge.py Rehearsal.__init__",
+        "super().__init__(queue, *words)", 'super().__init__(queue, words[0], float("inf"), *words[2:])', "busy",
+    ),
     Fault("removed gate used", "gate.py FileGate.__enter__", "not self.is_lost()", "True", "clean"),
     Fault(
         "gate used after its patience", "gate.py FileGate.wait",

@@ -6,15 +6,17 @@ Imported once solo was loaded over the simulated kernel.
 import posix
 import sys
 from contextlib import suppress
+from copy import copy
 from types import SimpleNamespace
 
 from simulation import modules, proc
 from simulation.files import Inode
 from simulation.kernel import SIG_IGN, Kernel
-from solo import acquire, launcher, main, plan, queue
+from solo import acquire, launcher, main, plan, queue, tickets
 from solo.argv import parse
 from solo.command import make_name
 from solo.commands import clean
+from solo.contention.judge import Rehearsal, Waits, refuse_wait
 from solo.directories import Directory
 from solo.errors import SoloError
 from solo.identity import read_origin, read_self
@@ -91,6 +93,61 @@ queue.Attempt.starter = property(
     lambda attempt: attempt.given if "handoff" in modules.kernel.scene.parts else None,
     lambda attempt, starter: setattr(attempt, "given", starter),
 )
+
+
+def judge(attempt):
+    """Return what --explain's judge says, in one step, that a new contender would do: publish a ticket, be busy or refused."""
+    found = tickets.FileQueue(attempt.queue.place, attempt.queue.origin)
+    record = attempt.record.claiming(attempt.record.claim)
+    asked = Rehearsal(found, record, attempt.deadline, refuse_wait, copy(attempt.policy))
+    asked.refuse_deadlock = lambda: None  # it comes after the step
+    process = modules.getcurrent().process
+    process.is_asking = True
+    try:
+        asked.advance()
+        return tickets.HOLD
+    except SoloError as error:
+        return tickets.SEAT if isinstance(error, Waits) else type(error).__name__
+    finally:
+        asked.close()
+        process.is_asking = False
+
+
+def look_and_publish(attempt):
+    """Compare the first step of a contender with what the judge says before it, and again just before it publishes.
+
+    Nobody joins in between, but others may leave.
+    """
+    if attempt.state is not queue.NEW or modules.kernel.is_hashing or isinstance(attempt, Rehearsal):
+        return really_look_and_publish(attempt)
+    verdicts, publish = [judge(attempt)], attempt.queue.publish
+    attempt.queue.publish = lambda kind, record: verdicts.append(judge(attempt)) or publish(kind, record)
+    step = None
+    try:
+        if not really_look_and_publish(attempt):
+            return False
+        step = tickets.HOLD if attempt.hold else tickets.SEAT
+        return True
+    except SoloError as error:
+        step = type(error).__name__
+        verdicts.append(judge(attempt))
+        raise
+    finally:
+        del attempt.queue.publish
+        has_failed = modules.kernel.faults.get("error") != modules.kernel.scene.faults.get("error")
+        if step and not has_failed and not is_between(step, verdicts):
+            modules.kernel.violate(f"misjudged: {step}, not {verdicts}")
+
+
+def is_between(step, verdicts):
+    """Return whether the step is one of the verdicts, or one between them as the others have left one by one."""
+    order = [tickets.HOLD, tickets.SEAT, "Busy"]
+    ranks = [order.index(verdict) for verdict in verdicts if verdict in order]
+    return step in verdicts or step in order[min(ranks, default=0) : max(ranks, default=0)]
+
+
+really_look_and_publish = queue.Attempt.look_and_publish
+queue.Attempt.look_and_publish = look_and_publish
 
 
 def read_line(words):
@@ -305,6 +362,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("max-waiting", [A, LIMITED, LIMITED], FAULTS, {"may_refuse": "busy"}),
     ("latest", [A, LATEST, LATEST], FAULTS, {"may_refuse": "superseded", "is_fair": False}),
     ("replace", [A, "solo --replace -n a job", A], FAULTS, {"is_fair": False, "is_reducible": False}),
+    ("replace-after", [A, "solo -w forever --replace-after 5s -n a job", "solo --replace-after 1 -n a job", A], KILLS, {"is_fair": False, "is_reducible": False, "may_refuse": "busy"}),
     ("no-orphan", [NO_ORPHAN] * 2, FAULTS, {}),
     # Promise 1 has two exceptions: a command of the host seen from a container, and one whose holder was killed too.
     ("namespaces", [A] * 2, {"kill": 1}, {"namespaces": [ONE, HOST], "spared": [1]}),
