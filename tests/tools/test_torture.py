@@ -130,8 +130,12 @@ def go_on_below(run, call=pair.go_on_below):
     words = shlex.split(os.environ["STRACE"])
     with contextlib.suppress(OSError):  # a kernel without Yama
         load_prctl()({set_ptracer}, -1)
+    traced = os.getpid()
     if not os.fork():
-        os.execvp(words[0], [*words, "-p", str(os.getppid())])
+        if os.fork():
+            os._exit(0)  # no child of the traced process may wait for its end
+        os.execvp(words[0], [*words, "-p", str(traced)])
+    os.wait()
     while "TracerPid:\\t0\\n" in open("/proc/self/status").read():
         os.sched_yield()
     return lower
