@@ -212,6 +212,8 @@ class Run:
         acquire.take_over_unseen_holds(self.local_holds.values())
         self.pid, begin = self.process.pid, monotonic()
         self.notify("started")
+        if self.pair is not None:
+            self.pair.say("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
         if self.termination is not None and self.termination.may_end:

@@ -214,7 +214,8 @@ class Upper(End):
         super().__init__(run, socket)
         self.lower = lower
         self.termination = termination
-        self.has_lower_ended = self.is_void = self.is_over = False
+        self.has_lower_ended = False
+        self.heard: set[bytes] = set()  # whether all have `started`, the tree is `over`, or the start is `void`
         self.end: int | None = None  # the status of waitpid(2) with which all ended
         self.began = 0.0  # on the monotonic clock
         self.unheard: list[tuple[Any, bool]] = []  # passed on and not answered yet; whether it was forwarded
@@ -228,7 +229,9 @@ class Upper(End):
         child.pair = child.termination = self
         status = supervise.wait(child)
         if child.termination is self.termination:
-            self.run.process, self.run.pid, self.run.termination = child, child.pid, self.termination
+            if b"started" not in self.heard and not child.is_refused:
+                for listener in self.run.listeners:
+                    listener.started(self.run)
             self.run.note_end(status, self.began)
             self.run.finish()
         supervise.mirror(status)
@@ -257,7 +260,7 @@ class Upper(End):
     def pass_on(self, info: "Any", is_forwarded: bool, child: Child) -> None:
         if not is_forwarded and (child.pid == self.lower or info.si_signo not in ENDING):
             return
-        if child.pid == self.lower or self.is_over:
+        if child.pid == self.lower or b"over" in self.heard:
             self.send(self.lower, info.si_signo)
         else:
             self.termination.is_ordered |= self.termination.is_order(info, child)
@@ -278,7 +281,7 @@ class Upper(End):
         self.listen(child)
         if child.pid == pid:
             return False  # no command has run
-        if self.end is not None or self.is_void:
+        if self.end is not None or b"void" in self.heard:
             child.status = status if self.end is None else self.end
         else:
             self.take_over(child, status)
@@ -298,19 +301,21 @@ class Upper(End):
             elif word == b"status":
                 child.status, child.stopped_by = int(more[0]), 0
             elif word == b"done":
-                number = int(more[0])
-                at = next((at for at, (info, _) in enumerate(self.unheard) if info.si_signo == number), None)
-                if at is not None:
-                    del self.unheard[at]
+                self.forget(int(more[0]))
             elif word == b"spare":
                 self.termination.strangers.add((int(more[0]), int(more[1])))
-            elif word == b"over":
-                self.is_over = True
-            elif word == b"void":
-                self.is_void = True
             elif word == b"end":
                 self.end = int(more[0])
+            else:
+                self.heard.add(word)
             words, fds = self.hear()
+
+    def forget(self, signal: int) -> None:
+        """Note that the lower process has acted on the oldest such signal."""
+        for at, (info, _) in enumerate(self.unheard):
+            if info.si_signo == signal:
+                del self.unheard[at]
+                return
 
     def begin(self, child: Child, pid: bytes, since: bytes, *tokens: bytes) -> None:
         """Note that the command starts: from now on it is the `child`."""
@@ -325,8 +330,8 @@ class Upper(End):
     def take_over(self, child: Child, status: int) -> None:
         """Go on as the launcher, as the other one was killed: now the command is our child, unless that has reaped it."""
         plan, termination = self.run.plan, self.termination
-        child.termination = termination
-        child.send = posix.kill
+        self.run.process, self.run.pid, self.run.termination = child, child.pid, termination
+        child.termination, child.send = termination, posix.kill
         try:
             ended = posix.waitid(posix.P_PID, child.pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
             if ended is not None and ended.si_status in supervise.UNSTARTED:
@@ -339,10 +344,11 @@ class Upper(End):
         if plan.no_orphan or plan.is_socket or plan.is_remote:
             termination.kill(child)
             what = "ending"
-        left = "what it left behind" if child.status is not None else f"pid {child.pid}"
-        say_promptly(f"{termination.name}: its launcher, pid {self.lower}, was killed: {what} {left}")
         for info, is_forwarded in self.unheard:
             supervise.act(info, is_forwarded, child)
+        if child.status is None or termination.has_descendants():
+            left = f"pid {child.pid}" if child.status is None else "what it left behind"
+            say_promptly(f"{termination.name}: its launcher, pid {self.lower}, was killed: {what} {left}")
 
 
 def go_on_below(run: "Any") -> Lower:

@@ -147,6 +147,12 @@ def test_end_is_notified_and_journalled_once(lab, plant, victim, then):
     assert find_ends(lab) == [outcome] and lab.list() == []
 
 
+def test_solo_run_returns_the_status_after_a_kill(lab):
+    code = "print(solo.run(['sh', '-c', 'kill -KILL $PPID; exit 6'], name='job', tree=True).returncode)"
+    for _ in range(5):  # often before the launcher has reported the start
+        assert lab.run_code(code)[:2] == (0, "6\n")
+
+
 # --- what people see -----------------------------------------------------------------------------------------------
 
 

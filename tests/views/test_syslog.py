@@ -92,6 +92,15 @@ def test_hanging_or_missing_reader_blocks_nothing(lab, log, journald):
     assert lab.run(*words).returncode == 3
 
 
+def test_end_is_logged_after_the_launcher_of_a_tree_was_killed(lab, log):
+    process = lab.start("--syslog", "--tree", "-n", "job", "--", "sh", "-c", "read line; kill -KILL $PPID; exit 3")
+    assert "started" in read(log)[1]
+
+    finish(process, b"\n")
+
+    assert "ended with exit status 3 " in read(log)[1]
+
+
 def test_log_socket_is_closed_while_the_command_runs(lab, log):
     """Neither the command nor, once the start is logged, the launcher has it."""
     process = lab.start("--syslog", "-n", "job", "--", "sh", "-c", "read line; ls -l /proc/self/fd /proc/$PPID/fd")
