@@ -22,13 +22,13 @@ ENDS, STAYS = "sleep 0.01; exit 3", "read line; exit 3"
 
 @pytest.fixture
 def trees():
-    """Return the trees of the test: what still lives of them is killed after it."""
+    """Return pidfds: which of these processes still live after the test is killed. Another one may have the pid then."""
     made = []
     yield made
-    for process in made:
-        for pid in (process.daemon, process.lower):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    for pidfd in made:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def plant(lab, trees):
         process = lab.start("--tree", *words, "-n", "job", "--", "sh", "-c", script, **options)
         process.daemon = int(read_line(process))
         [process.lower] = find_children(process.pid)
-        trees.append(process)
+        trees.extend(map(os.pidfd_open, (process.daemon, process.lower)))
         return process
 
     return start
