@@ -109,12 +109,3 @@ def test_invalid_words_are_a_usage_error(words, text):
         argv.parse(words)
 
     assert text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "text, seconds",
-    [("500ms", 0.5), ("30", 30), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("2d", 172800), ("1.5h", 5400), (".5", 0.5)]
-    + [("0", 0), ("9" * 400, float("inf")), ("forever", float("inf"))],
-)
-def test_duration_is_read_in_seconds(text, seconds):
-    assert kinds.read_duration("-w", text) == seconds

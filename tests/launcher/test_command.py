@@ -223,3 +223,15 @@ def test_second_names_are_pruned(lab, places):
     cleaned = subprocess.run([lab.script, "clean", "--generated"], env=lab.environment, capture_output=True, check=True)
 
     assert cleaned.stdout.count(b": removed\n") == 2 and os.listdir(lab.directory) == [".journals"]
+
+
+@pytest.mark.parametrize(
+    "status, command",
+    [(126, "plain"), (126, "."), (126, "/etc/passwd"), (127, "absent"), (127, "./absent"), (127, "/etc/passwd/x")],
+)
+def test_unusable_command_is_one_line_and_126_or_127(lab, status, command):
+    (lab.path / "plain").write_text("true\n")
+
+    result = lab.run("-n", "job", "--", lab.path / command if command in ("plain", ".") else command, cwd=lab.path)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (status, 1)

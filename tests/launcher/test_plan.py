@@ -111,3 +111,10 @@ def test_option_given_twice_counts_once(lab):
         left -= set(options)
 
     assert left == set()
+
+
+def test_invalid_slots_are_refused(lab):
+    bad = {"at least 1": ("0", "2,0"), "at most N": ("2,3",), "not a number": ("-1", "x", "9999999999")}
+    for text, value in [(text, value) for text, values in bad.items() for value in values]:
+        result = lab.run("--slots", value, "-n", "job", "true")
+        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()

@@ -1,7 +1,6 @@
 """Modes: which holders of shared names, slots, several and nested names run at once. In real processes."""
 
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -108,31 +107,6 @@ def read_ticks(pid):
     return sum(map(int, open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[11:13]))
 
 
-def test_hundred_holders_need_few_descriptors(lab):
-    """A contender looks at all holders, and keeps open only the tickets that it waits for."""
-    code = "holds = [solo.Lock('job', shared=True).acquire() for _ in range(100)]; print(flush=True); input()"
-    program = lab.start_code(code)
-    read_line(program)
-
-    shared = lab.run("-s", "-n", "job", "true", preexec_fn=limit_descriptors)
-    busy = lab.run("-n", "job", "true", preexec_fn=limit_descriptors)
-
-    assert (shared.returncode, busy.returncode) == (0, 75), shared.stderr + busy.stderr
-    assert b"and 99 more" in busy.stderr
-    assert program.poll() is None
-
-
-def limit_descriptors():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
-
-
-def test_invalid_slots_are_refused(lab):
-    bad = {"at least 1": ("0", "2,0"), "at most N": ("2,3",), "not a number": ("-1", "x", "9999999999")}
-    for text, value in [(text, value) for text, values in bad.items() for value in values]:
-        result = lab.run("--slots", value, "-n", "job", "true")
-        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
-
-
 def test_tokens_and_slots_are_in_order_of_names(lab, via):
     words = ("--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line")
     process = lab.start("-n", "b", "-n", "a", *words)
@@ -145,18 +119,15 @@ def test_tokens_and_slots_are_in_order_of_names(lab, via):
     assert int(tokens.split()[0]) > int(first[1]) and int(tokens.split()[1]) > int(first[0])
 
 
-def test_nested_shared_use_runs_unless_others_wait(lab):
-    script = "read line; $SOLO -s -w forever -n job true; echo $?; read line"
-    holder = lab.start("-s", "-n", "job", "--", "sh", "-c", script)
-    inner = lab.run("-s", "-n", "job", lab.script, "-s", "-n", "job", "echo", "in")
-    assert inner.stdout == b"in\n"
-    until(lambda: lab.list())
-    writer = lab.start_waiter("job", tag="writer")
+def test_busy_name_releases_the_others(lab):
+    holder = lab.hold("b")
 
-    holder.stdin.write(b"\n")
-    holder.stdin.flush()
+    assert lab.run("-n", "a", "-n", "b", "true").returncode == 75
+    assert [ticket["name"] for ticket in lab.list()] == ["b"]
+    finish(holder)
 
-    assert read_line(holder) == "125"
-    _, _, stderr = finish(holder)
-    assert "an ancestor of this process, and waiters ahead wait for it" in stderr
-    assert finish(writer)[0] == 0
+
+def test_invalid_name_is_refused_before_any_wait(lab):
+    lab.hold("job")
+
+    assert lab.run("-w", "forever", "-n", "job", "-n", "z/.bad", "true").returncode == 125

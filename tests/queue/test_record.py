@@ -28,11 +28,3 @@ def test_command_too_long_for_a_record_ends_in_an_ellipsis():
     words = record.parse_record(record.format_record(original)).command
 
     assert words[-1] == "…".encode() and len(words) < 300
-
-
-def test_start_time_is_compared_across_time_namespaces():
-    there, here = identity.Origin("b", "1", "2", "h", 1000), identity.Origin("b", "1", "3", "h", -50)
-    stat = identity.Stat(5, "S", 1, 1, 7000 - 50)
-
-    assert [stat.is_same(start, there, here) for start in (8000, 8001, 8005, 6950)] == [True, True, False, False]
-    assert [stat.is_same(start, here, here) for start in (6950, 6951)] == [True, False]

@@ -4,18 +4,14 @@ import json
 import os
 import re
 import shlex
-import shutil
-import signal
 import subprocess
-import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, inject, read_line, until, write_program
+from conftest import PATIENCE, ROOT, finish, read_line, until
 
-from solo import __version__, argv
+from solo import argv
 from solo.commands.cli import get_commands
 from solo.commands.table import KEPT, SUMMARIES
-from solo.kinds import name_signal
 from solo.options import GROUPS, LAUNCHER_OPTIONS
 
 
@@ -107,36 +103,6 @@ def test_list_escapes_control_characters_and_survives_a_closed_pipe(lab):
     finish(process)
 
 
-def test_solo_alone_prints_six_lines_and_an_example_that_works(lab):
-    result = lab.run()
-    closed = lab.run(prefix=("sh", "-c", 'exec "$@" 2>&-', "sh"))
-
-    lines = result.stderr.decode().splitlines()
-    assert (result.returncode, result.stdout, len(lines), max(map(len, lines)) < 80) == (125, b"", 6, True)
-    assert lines[0] == "solo: no command given"
-    [example] = [text.split() for text in lines if " -- " in text]
-    assert argv.parse(example[example.index("solo") + 1 :]) == ({"name": ["backup"]}, None, ["backup.sh", "--full"])
-    assert (closed.returncode, closed.stdout) == (125, b"")
-
-
-def test_unwritable_stdout_is_one_line_and_125(lab):
-    with open("/dev/full", "w") as full:
-        result = lab.run("--version", capture_output=False, stdout=full, stderr=subprocess.PIPE)
-
-    assert (result.returncode, result.stderr) == (125, b"solo: cannot write to stdout: No space left on device\n")
-
-
-def test_incomplete_installation_is_one_line_and_125(lab):
-    shutil.copytree(ROOT / "solo", lab.path / "lib/solo", ignore=shutil.ignore_patterns("__pycache__", "launcher.py"))
-    head = f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(lab.path / 'lib')!r})\n"
-    lab.script = write_program(lab.path / "incomplete", head + (ROOT / "solo/__main__.py").read_text())
-
-    result = lab.run("-n", "job", "true")
-
-    refusal = b"solo: cannot continue: cannot import name 'launcher' from 'solo' (%s/lib/solo/__init__.py)\n"
-    assert (result.returncode, result.stderr) == (125, refusal % os.fsencode(lab.path))
-
-
 def test_without_libraries_list_is_plain_text_and_the_others_say_how_to_get_them(common):
     holder = common.hold("job")
 
@@ -149,44 +115,11 @@ def test_without_libraries_list_is_plain_text_and_the_others_say_how_to_get_them
         assert refused.stderr.startswith(b"solo: this subcommand needs typer (install: apt install python3-typer ")
 
 
-def test_module_that_a_small_python_lacks_is_named(lab):
-    code = "import runpy, sys; sys.modules.update(shlex=None, subprocess=None); sys.argv = ['solo', 'doctor']; runpy.run_module('solo')"
-    result = subprocess.run([sys.executable, "-c", code], env=lab.environment, capture_output=True, text=True)
-
-    assert result.returncode == 125 and result.stderr.count("\n") == 1
-    assert result.stderr.startswith("solo: module subprocess is missing: Python, or solo, is not wholly installed")
-
-
 @pytest.mark.parametrize("words", [["-h"], ["--help"], ["hold", "-h"], ["release", "--help"]], ids=" ".join)
 def test_help_of_a_run_and_of_a_hold_needs_no_library(common, words):
     result = common.run(*words)
 
     assert (result.returncode, result.stderr) == (0, b"") and result.stdout.startswith(b"Usage: solo ")
-
-
-@pytest.mark.root
-@pytest.mark.tool("unshare", "mount")
-def test_bug_in_solo_is_one_line_and_125(lab):
-    """/proc/PID/stat of solo is empty, but its start time is needed."""
-    hide = ("unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/$$/stat && exec "$@"', "sh")
-
-    result = lab.run("-n", "job", "--", "echo", "ran", prefix=hide)
-
-    assert (result.returncode, result.stdout) == (125, b"")
-    assert result.stderr == b"solo: this is a bug in solo: ValueError: subsection not found\n"
-
-
-def test_options_before_a_subcommand_apply(lab):
-    lab.hold("job", "--dir", lab.path / "new")
-
-    listing = lab.run("--via", "file", "--dir", lab.path / "new", "list", "--json").stdout
-
-    assert [ticket["name"] for ticket in json.loads(listing)] == ["job"]
-    assert lab.list() == []
-
-
-def test_version(lab):
-    assert lab.run("--version").stdout.decode() == f"solo {__version__}\n"
 
 
 @pytest.mark.parametrize("name", get_commands())
@@ -324,17 +257,6 @@ def test_option_of_flock_gets_a_hint(lab, words):
     assert result.stderr.decode().startswith(f"solo: {words[0]}: no such option (of flock(1): ")
 
 
-def test_command_like_a_subcommand_runs_with_a_hint(lab, terminal):
-    """ls only on a terminal; kill and ps with a known name."""
-    lab.run("-n", "job", "true")
-
-    typed = terminal("sh", "-c", "exec $SOLO ls >/dev/null").read_to_end()
-    hints = [lab.run(*words.split()).stderr for words in ("kill job", "ps job", "ls", "kill -l 9", "ps -p 1")]
-
-    assert typed == b"solo: ls is run as COMMAND (did you mean solo list?)\r\n"
-    assert [b"is run as COMMAND (did you mean solo" in hint for hint in hints] == [True, True, False, False, False]
-
-
 def test_verbose_warns_of_a_date_in_a_made_name(lab):
     warned = lab.run("-v", "echo", "backup-2026-11-22.tar").stderr.decode()
     plain = lab.run("-v", "-n", "job", "echo", "backup-2026-11-22.tar").stderr.decode()
@@ -374,34 +296,6 @@ def test_views_of_files_ignore_solo_via(lab):
     assert lab.run("clean", "--history", "0s").stdout == b"job: removed\njob: history removed\n"
 
 
-@pytest.mark.parametrize(
-    "line, reason",
-    [
-        ("#!{0}/other", "its loader was not found"),
-        ("#!/no/such\0x", "its interpreter /no/such was not found"),
-        ("#!/no/such\r", "its interpreter /no/such\\r was not found"),
-        ("#! /no/such -x", "its interpreter /no/such was not found"),
-    ],
-)
-def test_missing_interpreter_is_named(lab, line, reason):
-    script = write_program(lab.path / "script", f"{line.format(lab.path)}\ntrue\n")
-    write_program(lab.path / "other", "#!/no/such\n")
-
-    result = lab.run("-n", "job", script)
-
-    assert (result.returncode, result.stderr.decode()) == (127, f"solo: {script}: {reason}\n")
-
-
-@pytest.mark.tool("strace")
-def test_script_removed_before_exec_is_not_found(lab):
-    script = write_program(lab.path / "script", "#!/bin/sh\n")
-    gone = inject(lab, "execve:error=ENOENT", "openat:error=ENOENT", paths=[script], follow=True)
-
-    result = lab.run("-n", "job", script, prefix=gone)
-
-    assert (result.returncode, result.stderr.decode()) == (127, f"solo: {script}: No such file or directory\n")
-
-
 def test_unprintable_name_is_escaped(lab):
     name = "x\x1b]0;owned\x07\nsolo: y"
     holder = lab.hold_old(name)
@@ -427,18 +321,3 @@ def test_help_respects_no_color_and_the_width(lab, terminal, words):
     assert max(map(len, plain.decode().split("\r\n"))) <= 60
     for variable in ("GITHUB_ACTIONS", "FORCE_COLOR"):  # in a pipe
         assert b"\x1b" not in lab.run(*words, env={**lab.environment, variable: "1"}).stdout
-
-
-@pytest.mark.parametrize("script, end", [("exit 3", "with status 3"), ("kill -9 $$", "by SIGKILL")])
-def test_verbose_reports_the_end_of_the_command(lab, script, end):
-    lines = lab.run("-v", "-n", "job", "--", "sh", "-c", script).stderr.decode().splitlines()
-
-    assert re.fullmatch(rf"solo: job: pid \d+ ended {end}", lines[-1])
-
-
-def test_signals_have_pythons_names():
-    numbers = signal.valid_signals()
-
-    assert {number: name_signal(number) for number in numbers} == {
-        number: number.name if isinstance(number, signal.Signals) else f"signal {number}" for number in numbers
-    }
