@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, count_switches, read_state, until
+from conftest import ROOT, TESTS, count_switches, read_state, until
 from observed import list_loaded
 
 from solo.generate import bundle
@@ -83,6 +83,12 @@ def test_file_imports_only_files_and_cheap_modules_of_python_at_its_top(name):
 
 def test_imports_make_no_cycle():
     assert find_cycle(RUN) == []
+
+
+def test_each_file_of_a_run_has_the_test_file_of_its_name():
+    tested = {path.stem for room in ("launcher", "queue") for path in (TESTS / room).glob("test_*.py")}
+
+    assert {f"test_{name}" for name in HOT - {"__main__"}} - tested == set()
 
 
 def test_find_cycle_finds_a_cycle():

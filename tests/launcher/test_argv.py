@@ -1,4 +1,4 @@
-"""solo/argv.py: the words of the command line, and the values of options."""
+"""solo/argv.py: the words of the command line."""
 
 import pytest
 from hypothesis import given

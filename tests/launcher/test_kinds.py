@@ -5,7 +5,6 @@ import signal
 import pytest
 
 from solo import kinds
-from solo.kinds import name_signal
 
 pytestmark = pytest.mark.quick
 
@@ -22,6 +21,6 @@ def test_duration_is_read_in_seconds(text, seconds):
 def test_signals_have_pythons_names():
     numbers = signal.valid_signals()
 
-    assert {number: name_signal(number) for number in numbers} == {
+    assert {number: kinds.name_signal(number) for number in numbers} == {
         number: number.name if isinstance(number, signal.Signals) else f"signal {number}" for number in numbers
     }

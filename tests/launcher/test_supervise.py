@@ -1,4 +1,4 @@
-"""Transparency: the command inherits what it would without solo, its status passes through, signals are forwarded."""
+"""While the command runs: signals and stops are forwarded, once; its status is that of the launcher, which keeps nothing."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def test_launcher_dumps_no_core(lab):
     assert (status.si_code, status.si_status) == (os.CLD_KILLED, signal.SIGSEGV)  # and not CLD_DUMPED
 
 
-# --- what the command inherits; tests/homes/ has more -------------------------------------------------------------------------------------
+# --- what the launcher keeps -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [(), ("--dir", "names")])

@@ -1,4 +1,4 @@
-"""Modes: which holders of shared names, slots, several and nested names run at once. In real processes."""
+"""Which holders of shared names, slots, several and nested names run at once. In real processes."""
 
 import os
 import signal

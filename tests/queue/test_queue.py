@@ -1,4 +1,4 @@
-"""Exclusion and order: join, wait, acquire and release one name; orphans; time limits of waiting."""
+"""Exclusion and order: join, wait, acquire and release one name; a directory that changes during the wait."""
 
 import re
 import shutil

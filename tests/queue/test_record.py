@@ -1,4 +1,4 @@
-"""solo/record.py and the identities in a record: facts, and a small sample of `make fuzz` for `make quick`."""
+"""solo/record.py: facts, and a small sample of `make fuzz` for `make quick`."""
 
 import fuzz
 import pytest

@@ -1,4 +1,4 @@
-"""Damaged and foreign files, invalid names, full and read-only file systems: solo does the right thing or fails in one line.
+"""Damaged and foreign files in the directory of a name, and full file systems: solo does the right thing or fails in one line.
 
 It never lets two commands overlap, and never hangs.
 """
