@@ -1,4 +1,4 @@
-"""The lines and files that cron refuses. tests/homes/test_cron.py compares them with Debian's cron, whose rules are the strictest."""
+"""The lines and files that cron refuses. tests/homes/test_cron.py compares them with Debian's cron, the strictest."""
 
 from __future__ import annotations
 
