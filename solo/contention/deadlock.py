@@ -24,7 +24,7 @@ from solo.errors import SoloError
 from solo.kernel import SAFELY, close, read_file, wait_lock
 from solo.modes import EXCLUSIVE, Claim, plan_claims
 from solo.obstacles import list_holds, list_living, read_claim
-from solo.process.owners import describe_pid, find_origins, has_launcher, has_trusted_users, vouches
+from solo.process.owners import describe_pid, find_origins, has_launcher, has_trusted_users
 from solo.process.tree import find_here
 from solo.tickets import SEAT, FileQueue, FileTicket, Ticket, is_ticket
 
@@ -125,8 +125,7 @@ class Look:
             except (OSError, SoloError):
                 continue
             for ticket in list_living(queue, [file]) if queue else []:
-                launcher = ticket.record and ticket.record.launcher
-                if launcher and launcher[0] == pid and vouches(ticket, launcher):
+                if ticket.record and pid in find_here(ticket, ticket.record.launcher):
                     yield ticket
 
     def open_queue(self, folder: str, is_trusted: bool) -> "FileQueue | None":

@@ -9,6 +9,7 @@ import signal
 
 import pytest
 from conftest import NOBODY, finish, is_blocked, kill, read_line, until
+from observed import INNER
 
 from solo.identity import read_stat
 
@@ -98,6 +99,21 @@ def test_circle_through_an_orphan_is_refused(lab):
     _, out, err = finish(second)
     assert out == "125\n" and "held by orphan pid " in err and err.count("\n") == 1, err
     assert first.stdout.read() == b"ran\n0\n"
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_circle_through_a_container_is_refused(lab):
+    """There the waiter has another pid than here."""
+    nested = f"echo; {NESTED.format(wait='-w forever', wanted='db')}"
+    inside = lab.start("-n", "da", "--", "sh", "-c", nested, prefix=INNER)
+    read_line(inside)
+    outside = start(lab, "db", "da")
+    go(inside, lab, "db")
+
+    go(outside)
+
+    assert_refused(outside, inside)
 
 
 def test_waiter_behind_others_is_refused(lab):
