@@ -1,4 +1,4 @@
-"""What is in the way of a contender: holders, orphans, waiters ahead, its own ancestors."""
+"""The tickets in the way of a contender: holders, orphans, waiters ahead, its own ancestors."""
 
 import os
 import resource
