@@ -262,6 +262,8 @@ def judge(line: Line) -> Iterator[Finding]:
 def check_plan(line: Line) -> Iterator[Finding]:
     """Yield why solo refuses the options of a run: makes its plan as a run does."""
     options, variables = dict(line.advice.options), line.variables
+    if line.is_set_apart and not variables.get("SOLO_VIA"):
+        return  # it sets the backend elsewhere
     try:
         read_variables(options, dict(zip(map(encode, variables), map(encode, variables.values()))))
         plan = Plan(options)

@@ -569,6 +569,19 @@ def test_variables_and_programs_of_a_line_count(folder):
     assert other["findings"] == unknown["findings"] == []
 
 
+def test_backend_that_a_line_or_a_unit_sets_elsewhere_is_not_guessed(folder):
+    """--ttl needs an engine."""
+    entry = "PATH=BIN:/bin\n{}@daily {}solo -n a --ttl 9s true"
+    where = "SOLO_VIA=redis://h"
+    refused, named, beside = [
+        examine(entry.format(*more), folder)[0] for more in (("", ""), (f"{where}\n", ""), ("", f"{where} "))
+    ]
+    [unit] = examine(f"[Service]\nEnvironment={where}\nExecStart=solo -n a -E 0 --ttl 9s true", is_unit=True)
+
+    assert "usage" in list_found(refused)
+    assert not any("usage" in list_found(row) for row in (named, beside, unit))
+
+
 def test_earlier_spelling_gets_a_note_with_its_successor(folder):
     [row] = examine("PATH=BIN:/bin\n@daily solo --slots 4 --take 2 -w 5 --max-waiting=1 -n a true", folder)
 

@@ -7,10 +7,10 @@ import pytest
 
 from solo import argv, kinds
 from solo.errors import UsageError
-from solo.options import DIR, EXPLAIN, HELP, LAUNCHER_OPTIONS, ONCE_PER, PARTS, VERSION, VIA
+from solo.options import DIR, EXPLAIN, HELP, JSON, LAUNCHER_OPTIONS, ONCE_PER, PARTS, VERSION, VIA
 from solo.plan import Plan
 
-OPTIONS = [option for option in (*LAUNCHER_OPTIONS, *PARTS) if option not in (EXPLAIN, HELP, VERSION)]
+OPTIONS = [option for option in (*LAUNCHER_OPTIONS, *PARTS) if option not in (EXPLAIN, JSON, HELP, VERSION)]
 PAIRS = list(itertools.combinations(OPTIONS, 2))
 
 
