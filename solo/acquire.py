@@ -66,7 +66,7 @@ def acquire_names(
     def make(record: "Record", policy: "Policy | None") -> Attempt:
         queue = (make_queue or open_queue)(base, name, wanted.origin)
         if wanted.is_pair and named:
-            queue.count_from(named[wanted.names[0]].number)
+            queue.count_from(named[wanted.names[0]].number - 1)
         return contend(queue, record, plan.deadline, watch, policy, starter)
 
     try:
@@ -75,6 +75,8 @@ def acquire_names(
             settle_all(holds)
             named[name] = acquire_name(wanted.claiming(claim), plan, make)
             holds.append(named[name])
+        if wanted.is_pair:
+            named[wanted.names[0]].queue.raise_counter(named[name].number)
         return named
     except BaseException as error:
         for hold in holds:

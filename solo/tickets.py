@@ -163,6 +163,7 @@ class Queue:
 
         def leave(self) -> None: ...
         def count_from(self, number: int) -> None: ...
+        def raise_counter(self, number: int) -> None: ...
         def list_files(self, before: str = "/") -> list[str]: ...
         def open_ticket(self, file: str) -> Ticket | None: ...
         def look(self, file: str) -> Ticket | None: ...
@@ -195,6 +196,14 @@ class FileQueue(Queue):
     def count_from(self, number: int) -> None:
         """Give our tickets numbers above this one."""
         self.newest = f"{number:0{DIGITS}d}"
+
+    def raise_counter(self, number: int) -> None:
+        """Give later tickets, also those of others, numbers above this one. Raises OSError, SoloError."""
+        if number > self.gate.number:
+            with self.gate:
+                if number > (self.gate.read_counter() or 0):
+                    self.gate.write_lines([number])
+            self.gate.close()
 
     def fail(self, file: str, reason: "str | None") -> SoloError:
         return SoloError(f"cannot read {self.place.path}/{file}: {reason}")

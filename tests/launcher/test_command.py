@@ -216,6 +216,17 @@ def test_token_grows_beyond_those_of_an_earlier_version(lab, places):
     assert tokens == sorted(set(tokens))
 
 
+def test_token_grows_if_an_earlier_version_comes_back(lab, places):
+    """Version 0.3.0 counts on from the gate of the first name."""
+    for word in ("current/job", "current/job", "one/job", "current/job"):
+        token = read_token(lab, "--", places / word)
+        first = name_of(places / word, "-c", "echo $SOLO_TOKEN")
+        number = 1 + int((lab.directory / first / ".gate").read_text().split()[0])
+        assert number > token
+        assert read_token(lab, "-n", first, "--", places / "one/job") == number
+        assert read_token(lab, "--", places / word) > number
+
+
 def test_second_names_are_pruned(lab, places):
     """They have no journal that says that solo made them."""
     lab.run("--", places / "current/job", "-c", "")
