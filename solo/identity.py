@@ -16,6 +16,7 @@ Process = tuple[int, int]  # pid, start
 FIRST_TIME_NAMESPACE = "4026531834"  # PROC_TIME_INIT_INO of the kernel
 FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO
 DEAD_STATES = ("Z", "X", "x")
+HOLDER = b"solo-holder"  # the name of a process of process/holder.py, in /proc/PID/comm
 
 
 class Stat:

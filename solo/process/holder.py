@@ -10,7 +10,7 @@ import select
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
 from time import sleep
 
-from solo.identity import Origin, Process, is_alive, read_stat
+from solo.identity import HOLDER, Origin, Process, is_alive, read_stat
 from solo.kernel import USUAL_SIZE, close, close_all_but, end_child
 from solo.process.watch import SLOW_CHECK, open_pidfd, watch_links
 
@@ -137,18 +137,30 @@ def fork_blocked() -> int:
 
 def fork_holder(wait: "Callable[[], object]", kept: "list[int]") -> int:
     """Fork a process that keeps the descriptors `kept` until `wait` returns. Return its pid. Raises OSError."""
-    pid = fork_blocked()
+    name = rename(HOLDER)  # before the fork: a launcher with --tree that sees it knows it by that
+    pid = -1
+    try:
+        pid = fork_blocked()
+    finally:
+        if pid:
+            rename(name)
     if pid:
         return pid
     try:
         posix.setsid()
         close_all_but(kept)
         posix.chdir("/")
-        try:
-            with open("/proc/self/comm", "wb", 0) as comm:
-                comm.write(b"solo-holder")
-        except OSError:
-            pass  # only for people that look at ps(1)
         wait()
     finally:
         posix._exit(0)
+
+
+def rename(name: bytes) -> bytes:
+    """Give this process another name in ps(1). Return the former one."""
+    try:
+        with open("/proc/self/comm", "r+b", 0) as comm:
+            former: bytes = comm.read(USUAL_SIZE).rstrip(b"\n")
+            comm.write(name)
+            return former
+    except OSError:
+        return b""

@@ -12,7 +12,7 @@ from solo.errors import UsageError
 from solo.identity import Process, descends_from, is_stopped
 from solo.kernel import ENDING, FOREVER, say_promptly
 from solo.process.prctl import become_subreaper
-from solo.process.tree import find_children, find_descendants, send
+from solo.process.tree import find_children, find_descendants, is_holder, send
 from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
@@ -211,11 +211,13 @@ class Termination:
         """Return whether a descendant lives: it has a child of the launcher, the subreaper, as ancestor. Raises OSError."""
         if not self.is_tree:
             return False
-        if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):
-            return True
         # Count a child that has just ended: it may have left children, and SIGCHLD will come.
         try:
-            return look_for_end() is not None or not self.strangers
+            if look_for_end() is not None:
+                return True
+            children = find_children(posix.getpid())
+            spared = self.strangers.union([child for child in children if is_holder(child[0])])
+            return not spared.issuperset(children) or look_for_end() is not None or not spared
         except ChildProcessError:
             return False
 

@@ -3,7 +3,8 @@
 import posix
 
 from solo.errors import SoloError
-from solo.identity import Process, Stat, find_pid, is_alive, read_stat
+from solo.identity import HOLDER, Process, Stat, find_pid, is_alive, read_stat
+from solo.kernel import read_file
 from solo.process.owners import find_origins, has_launcher, vouches
 from solo.process.recipient import Recipient
 from solo.text.users import find_user
@@ -81,13 +82,21 @@ def find_here(ticket: "Ticket", process: Process) -> list[int]:
     return [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
 
 
+def is_holder(pid: int) -> bool:
+    """Return whether a process is a holder, of `solo hold` or of a nested run: what it waits for may be in no tree."""
+    try:
+        return read_file(f"/proc/{pid}/comm") == HOLDER + b"\n"
+    except OSError:
+        return False
+
+
 def find_children(pid: int) -> list[Process]:
     """Return [(pid, start)] of the living children of `pid`."""
     return [(stat.pid, stat.start) for stat in read_all() if stat.parent == pid]
 
 
 def find_descendants(pid: int, besides: "Container[Process]" = ()) -> list[Process]:
-    """Return [(pid, start)] of the living descendants of `pid`, without `besides` and their descendants."""
+    """Return [(pid, start)] of the living descendants of `pid`, without holders, and without `besides` and their descendants."""
     children: dict[int, list[Stat]] = {}
     for stat in read_all():
         if (stat.pid, stat.start) not in besides:
@@ -95,7 +104,8 @@ def find_descendants(pid: int, besides: "Container[Process]" = ()) -> list[Proce
     found, parents = [], [pid]
     while parents:
         for stat in children.pop(parents.pop(), ()):
-            found.append((stat.pid, stat.start))
+            if not is_holder(stat.pid):
+                found.append((stat.pid, stat.start))
             parents.append(stat.pid)
     return found
 

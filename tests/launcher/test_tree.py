@@ -1,10 +1,12 @@
 """The two processes of --tree: SIGKILL of either, and of the caller's process group, never starts a second tree."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from fcntl import LOCK_NB, LOCK_SH, flock
 
 import pytest
 import tally
@@ -337,6 +339,24 @@ def test_killed_waiter_leaves_the_queue(lab, victim, via):
 
 
 # --- places --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("then", ["exit 3", 'trap "" TERM; echo; read line'], ids=["ends", "is killed"])
+def test_holder_of_a_descriptor_from_outside_is_not_of_the_tree(lab, then):
+    """The tree does not wait for it, and it outlives a tree that is killed."""
+    tree = f"$SOLO hold --fd 9 other; {then}"
+    caller = lab.start_shell(f"exec 9>>$LAB/opened; $SOLO -n job --tree -- sh -c {shlex.quote(tree)}; echo $?; exec cat")
+    if "trap" in then:
+        read_line(caller)
+        assert lab.run("stop", "job", "-k", "0.1").returncode == 0
+
+    assert read_line(caller) == ("137" if "trap" in then else "3")
+    [row] = lab.list()
+    assert row["name"] == "other"
+    with open(lab.find_hold("other")) as ticket, pytest.raises(BlockingIOError):
+        flock(ticket, LOCK_SH | LOCK_NB)
+    finish(caller)
+    until(lambda: not lab.list())
 
 
 @pytest.mark.root

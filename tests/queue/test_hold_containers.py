@@ -163,6 +163,15 @@ def test_caller_does_not_wait_for_the_holder(lab):
     finish(container)
 
 
+def test_tree_does_not_wait_for_the_holder_of_a_process_outside(lab):
+    script = '"$SOLO" -n job --tree -- "$SOLO" hold --pid $$ other; echo $?; exec cat'
+    container = lab.start_words(*INNER, "sh", "-c", script)
+
+    assert read_line(container) == "0" and [row["name"] for row in lab.list()] == ["other"]
+    finish(container)
+    until(lambda: not lab.list())
+
+
 def test_killed_holder_leaves_the_name_held_where_its_process_is_seen(lab):
     """In another container the name is taken over, as that of an orphan without a holder."""
     container = Container(lab)

@@ -171,7 +171,8 @@ def test_holder_keeps_nothing_of_its_caller(lab):
     read_line(process)
     _, launcher, _ = find_chain(process)
     _, holder = find_children(launcher)
-    until(lambda: open(f"/proc/{holder}/comm").read() == "solo-holder\n")
+    until(lambda: os.readlink(f"/proc/{holder}/cwd") == "/")  # it has closed what it does not need
+    assert open(f"/proc/{holder}/comm").read() == "solo-holder\n"
 
     links = [f"/proc/{holder}/fd/{fd}" for fd in os.listdir(f"/proc/{holder}/fd")]
     others = [link for link in links if os.readlink(link) not in ("anon_inode:[pidfd]", "anon_inode:[eventpoll]")]
