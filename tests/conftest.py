@@ -57,6 +57,7 @@ SOCKET_IN_FULL = ["file", pytest.param("socket", marks=pytest.mark.full)]
 # Under this prefix the wall clock has stepped ahead: by it, this machine has just booted.
 STEPPED = "env FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1 faketime -f +999d".split()
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
+LIVE = "while :; do sleep 0.05; done"  # for a shell that runs its traps soon, and leaves no process when it ends
 PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 CAPTURED = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": PATIENCE}
 
@@ -341,6 +342,17 @@ class Lab:
         assert hasattr(importlib.import_module(module), name)
         text = f"{head}site-packages')\nimport {module}\n{constant} = {seconds}\n{main}"
         self.script = str(write_program(self.path / "hastened", text))
+
+    def use_clock(self):
+        """Give every launcher from now on a monotonic clock that `leap` sets."""
+        ahead = f"86400 * __import__('posix').access({str(self.path / 'leap')!r}, 0)"
+        self.hasten("time.monotonic", f"(lambda real: lambda: real() + {ahead})(time.monotonic)")
+
+    def leap(self, *waiters):
+        """Let a day pass. A waiter looks at its clock when it gets SIGALRM."""
+        (self.path / "leap").touch()
+        for waiter in waiters:
+            os.kill(waiter.pid, signal.SIGALRM)
 
     def start(self, *words, prefix=(), **options):
         """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say otherwise."""

@@ -9,6 +9,7 @@ from resource import RLIMIT_DATA, setrlimit
 
 import pytest
 from conftest import (
+    LIVE,
     PATIENCE,
     ROOT,
     count_injected,
@@ -22,8 +23,13 @@ from conftest import (
     until,
     wait_dead,
 )
+from fleet import find_children
 
-STUBBORN = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
+STUBBORN = 'trap "" TERM; echo $$; exec sleep 99'
+STAYS = "sh -c 'read line; echo stayed >>$LAB/log' <&3"  # until the test closes its stdin
+IGNORING_TERM = ("env", "--ignore-signal=TERM")
+BLOCKING_TERM = ("env", "--block-signal=TERM")  # what comes before the command waits for it is pending
+AWAIT_TERM = f"{sys.executable} -IS -c 'import signal; signal.sigwait([15]); print(\"term\")'"
 DAEMON = (
     "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); "
     "print(os.getpid(), flush=True); os.close(1); os.close(2); sys.stdin.readline()"
@@ -34,7 +40,7 @@ DAEMON = (
 
 
 def test_command_within_its_timeout_gets_signals_and_causes_no_wakeups(lab, via):
-    process = lab.hold("job", "-t", "1h", script="trap 'exit 9' USR1; echo $$; while :; do sleep 0.05; done")
+    process = lab.hold("job", "-t", "1h", script=f"trap 'exit 9' USR1; echo $$; {LIVE}")
     until(lambda: read_state(process.pid) == "S")
     before = count_switches(process.pid)
     subprocess.run(["sleep", "1"])  # the claim is about a span of time
@@ -45,31 +51,27 @@ def test_command_within_its_timeout_gets_signals_and_causes_no_wakeups(lab, via)
 
 
 def test_timeout_sends_sigterm_and_status_is_124(lab, via):
-    script = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
+    result = lab.run("-t", "1s", "-n", "job", "--", "sh", "-c", f"exec {AWAIT_TERM}", prefix=BLOCKING_TERM)
 
-    result = lab.run("-t", "1s", "-n", "job", "--", "sh", "-c", script)
-
-    assert (result.returncode, result.stdout) == (124, b"bye\n")
+    assert (result.returncode, result.stdout) == (124, b"term\n")
     assert re.fullmatch(rb"solo: job: timed out after 1s: ending pid \d+\n", result.stderr)
 
 
 def test_timeout_kills_after_grace(lab, via):
-    process = lab.hold("job", "-t", "1s", "-k", "200ms", script=STUBBORN)
+    result = lab.run("-t", "1s", "-k", "200ms", "-n", "job", "sleep", "99", prefix=IGNORING_TERM)
 
-    assert process.wait(PATIENCE) == 124
-    assert read_state(process.child) in ("gone", "Z")
+    assert result.returncode == 124 and lab.list() == []
 
 
 def test_timeout_continues_a_stopped_command(lab):
-    process = lab.hold("job", "-t", "1s", script="echo $$; kill -STOP $$; exit 0")
-
-    assert process.wait(PATIENCE) == 124
+    assert lab.run("-t", "1s", "-n", "job", "--", "sh", "-c", "kill -STOP $$; exit 0").returncode == 124
 
 
 def test_timeout_does_not_include_the_wait(lab):
     holder = lab.hold("job")
-    waiter = lab.start_waiter("job", "-t", "700ms", script="echo ran")
-    subprocess.run(["sleep", "0.8"])
+    lab.use_clock()
+    waiter = lab.start_waiter("job", "-t", "1h", script="echo ran")
+    lab.leap()
 
     finish(holder)
 
@@ -164,27 +166,28 @@ def test_sigterm_ends_the_whole_tree_even_after_the_command(lab, via):
 
 @pytest.mark.parametrize("then", ["exit 0", "exec sleep 99"])
 def test_timeout_or_sigterm_kills_the_whole_tree_after_grace(lab, via, then):
-    limit = ("-t", "1s") if then == "exit 0" else ()
-    script = f"setsid sh -c '{STUBBORN}' & {then}"
-    process = lab.hold("job", "--tree", *limit, "-k", "300ms", script=script)
+    limit, prefix = (("-t", "1s"), IGNORING_TERM) if then == "exit 0" else ((), ())
+    words = ("--tree", *limit, "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & {then}")
+    process = lab.start(*words, prefix=prefix)
     if not limit:
+        read_line(process)
         process.terminate()
 
-    assert process.wait(PATIENCE) == (124 if limit else -signal.SIGTERM)
-    assert read_state(process.child) == "gone"
+    assert finish(process)[0] == (
+        124 if limit else -signal.SIGTERM
+    )  # at the end of stdout: nobody has it open any more
 
 
 @pytest.mark.tool("strace")
 def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
     """As one to a command that runs as another user."""
-    inner = "sh -c 'trap \"echo term; exit\" TERM; echo $$; while :; do sleep 0.05; done'"
-    words, denied = ("--tree", "-t", "1s", "-k", "1s"), inject(lab, "kill:error=EPERM", follow=True)
-    process = lab.hold("job", *words, script=f"{inner} & wait", prefix=denied)
-    child = lab.list()[0]["child"]
+    words, denied = ("--tree", "-t", "1s", "-k", "1h"), inject(lab, "kill:error=EPERM", follow=True)
+    process = lab.start(*words, "-n", "job", "--", "sh", "-c", f"{AWAIT_TERM} & wait", prefix=(*BLOCKING_TERM, *denied))
 
     status, out, err = finish(process)
 
     assert (status, out) == (124, "term\n")
+    child = re.search(r"cannot end pid (\d+)", err)[1]
     assert [line for line in err.splitlines() if line.startswith("solo: ")] == [
         f"solo: job: cannot end pid {child}: Operation not permitted",
         f"solo: job: timed out after 1s: ending pid {child}",
@@ -270,40 +273,44 @@ def test_tree_holds_while_sigwaitinfo_fails(lab):
 def test_descendant_gets_sigterm_once(lab):
     # After the first SIGTERM it waits a second for another.
     helper = (
-        "import signal, sys, time\ngot = []\nsignal.signal(signal.SIGTERM, lambda *_: got.append(1))\nprint(flush=True)\n"
-        "while not got: time.sleep(0.05)\nend = time.time() + 1\nwhile time.time() < end: time.sleep(0.05)\nprint(*got)\n"
+        "import signal\nterm = {signal.SIGTERM}\nsignal.pthread_sigmask(signal.SIG_BLOCK, term)\nprint(flush=True)\n"
+        "signal.sigwait(term)\nprint(signal.sigtimedwait(term, 1))\n"
     )
     process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f'{sys.executable} -IS -c "{helper}" & exec sleep 99')
     read_line(process)
     process.terminate()
 
-    assert finish(process)[:2] == (-signal.SIGTERM, "1\n")
+    assert finish(process)[:2] == (-signal.SIGTERM, "None\n")
 
 
 def test_hang_up_from_a_process_ends_no_tree(lab):
     """It usually means: reload the configuration."""
     script = "sleep 99 & trap 'echo reloading; kill $!; exit 0' HUP; echo $!; wait"
-    process = lab.hold("job", "--tree", script=f"setsid sleep 0.3 & {script}")
+    process = lab.hold("job", "--tree", script=f"exec 3<&0; setsid {STAYS} & {script}")
     process.send_signal(signal.SIGHUP)
+    assert read_line(process) == "reloading"
 
-    assert finish(process)[:2] == (0, "reloading\n")
+    assert finish(process)[0] == 0 and lab.read_log() == ["stayed"]
 
 
 def test_signal_of_a_descendant_ends_no_tree(lab):
-    script = "trap '' TERM; setsid sh -c 'echo; exec >&-; sleep 0.3; echo stayed >>$LAB/log' | { read -r _; kill -TERM 0; }; exit 0"
+    send = "sh -c 'kill -TERM 0; echo $$; read line; echo stayed >>$LAB/log' <&3"
+    process = lab.hold("job", "--tree", script=f"exec 3<&0; trap '' TERM; {send} & exit 0", start_new_session=True)
+    for launcher in (process.pid, *find_children(process.pid)):
+        until(
+            lambda: re.search(r"State:\tS(.*\n)*ShdPnd:\t0+\n", open(f"/proc/{launcher}/status").read())
+        )  # it took it
 
-    assert lab.run("--tree", "-n", "job", "--", "sh", "-c", script, start_new_session=True).returncode == 0
-    assert lab.read_log() == ["stayed"]
+    assert finish(process)[0] == 0 and lab.read_log() == ["stayed"]
 
 
 def test_inherited_ignored_signal_ends_no_tree(lab):
-    script = "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo $$; exit 0"
     ignoring = ("env", "--ignore-signal=INT")
-    process = lab.hold("job", "--tree", script=script, prefix=ignoring)
+    process = lab.hold("job", "--tree", script=f"exec 3<&0; {STAYS} & echo $$; exit 0", prefix=ignoring)
     until(lambda: read_state(process.child) == "gone")
     process.send_signal(signal.SIGINT)
 
-    assert process.wait(PATIENCE) == 0 and lab.read_log() == ["stayed"]
+    assert finish(process)[0] == 0 and lab.read_log() == ["stayed"]
 
 
 # --- --no-orphan -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, count_injected, finish, inject, read_line, read_state, set_alarm, until, write_program
+from conftest import LIVE, ROOT, count_injected, finish, inject, read_line, read_state, set_alarm, until, write_program
 from fleet import find_children
 
 PROBE = [sys.executable, "-IS", str(ROOT / "tests/probe.py")]
@@ -177,9 +177,9 @@ def test_signal_ends_only_the_waiter(lab):
 
 
 def test_signal_of_command_or_descendant_is_not_forwarded(lab):
-    # In a subshell of bash, $PPID and $$ are still the pids of the launcher and the command. The subshell lives until
-    # its signal was taken: of a dead sender nothing shows the parent.
-    taken = "while grep -q 'ShdPnd:.*200$' /proc/$PPID/status; do :; done; sleep 0.2"
+    # In a subshell of bash, $PPID and $$ are still the pids of the launcher and the command. The subshell lives until the
+    # launcher has taken its signal and sleeps again: of a dead sender nothing shows the parent.
+    taken = "until grep -q 'State:.S' /proc/$PPID/status && ! grep -q 'ShdPnd:.*200$' /proc/$PPID/status; do :; done"
     script = f"trap 'echo caught' USR1; echo ready; kill -USR1 $PPID; (kill -USR1 $PPID; {taken}; kill -USR1 $$); read line; echo done"
     process = lab.start("-n", "job", "--", "bash", "-c", script)
     assert read_line(process) == "ready"
@@ -190,7 +190,7 @@ def test_signal_of_command_or_descendant_is_not_forwarded(lab):
 
 def test_signal_of_sibling_in_process_group_is_forwarded(lab):
     script = (
-        "$SOLO -n job -- sh -c 'trap \"echo caught; exit 3\" USR1; echo ready; while :; do sleep 0.05; done' & "
+        f"$SOLO -n job -- sh -c 'trap \"echo caught; exit 3\" USR1; echo ready; {LIVE}' & "
         "solo=$!; read line; kill -USR1 $solo; wait $solo; echo $?"
     )
     process = lab.start_shell(script)
@@ -360,7 +360,7 @@ def test_stop_signal_caught_by_command_is_forgotten(lab):
 def test_signals_and_statuses_pass_in_a_pid_namespace(lab):
     """sh is process 1 there and solo its child. SIGTERM comes from outside, where si_pid is 0."""
     words = ["unshare", "--fork", "--pid", "--mount-proc"]
-    script = "$SOLO -n job -- sh -c 'trap \"exit 6\" TERM; echo ready; while :; do sleep 0.05; done' & wait $!; echo $?"
+    script = f"$SOLO -n job -- sh -c 'trap \"exit 6\" TERM; echo ready; {LIVE}' & wait $!; echo $?"
     process = lab.start_words(*words, "sh", "-c", script)
     assert read_line(process) == "ready"
 
@@ -368,5 +368,5 @@ def test_signals_and_statuses_pass_in_a_pid_namespace(lab):
     os.kill(find_children(shell)[0], signal.SIGTERM)
 
     assert finish(process)[1] == "6\n"
-    assert lab.run("-n", "job", "--", "sh", "-c", "(sleep 0.1 &) ; exit 8", prefix=words).returncode == 8
+    assert lab.run("-n", "job", "--", "sh", "-c", "(sleep 9 >/dev/null 2>&1 &) ; exit 8", prefix=words).returncode == 8
     assert lab.run("-n", "job", "--", "sh", "-c", "kill -KILL $$", prefix=words).returncode == 128 + 9

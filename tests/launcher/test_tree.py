@@ -19,7 +19,7 @@ WITNESS = str(TESTS / "witness.sh")
 PROBE = (sys.executable, "-IS", TESTS / "probe.py", "signals")
 # A process in a session of its own, which ends once its stdin is closed; then the command ends, or goes on.
 DAEMON = 'setsid sh -c "echo \\$\\$; exec >&- 2>&-; read line" <&3 &'
-ENDS, STAYS = "sleep 0.01; exit 3", "read line; exit 3"
+ENDS, STAYS = "exit 3", "read line; exit 3"
 
 
 @pytest.fixture

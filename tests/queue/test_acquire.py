@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import PATIENCE, count_switches, finish, read_line, read_state, until, write_program
+from conftest import PATIENCE, count_switches, finish, read_line, until, write_program
 
 
 def test_shared_holder_admits_only_shared(lab, via):
@@ -58,8 +58,6 @@ def test_only_head_waiting_for_slots_wakes_and_seldom(lab, via):
     for _ in range(3):
         hold_slot(lab, "--slots", "3")
     waiters = [lab.start_waiter("job", "--slots", "3", tag=number) for number in range(4)]
-    until(lambda: all(read_state(process.pid) == "S" for process in waiters))
-    subprocess.run(["sleep", "0.5"])
     kinds = ["voluntary", *[("voluntary", "nonvoluntary")] * 3]  # a busy machine preempts the head
     before = [count_switches(process.pid, kind) for process, kind in zip(waiters, kinds)]
     begin = time.monotonic()
@@ -93,7 +91,6 @@ def test_waiter_sleeps_while_unexecuted_child_keeps_slot(lab):
     until(lambda: len(lab.list()) == 2 and all(row["child"] for row in lab.list()))
     os.kill(lab.list()[1]["launcher"], signal.SIGKILL)
     waiter = lab.start_waiter("job", "--slots", "2", tag="waiter")
-    subprocess.run(["sleep", "0.5"])
     before = count_switches(waiter.pid), read_ticks(waiter.pid)
     subprocess.run(["sleep", "1"])  # the claim is about a span of time
 

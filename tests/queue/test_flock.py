@@ -168,7 +168,7 @@ def test_several_files_are_locked_in_one_order(lab):
     one, two = lab.path / "one", lab.path / "two"
     wanted = [("--fcntl", one), ("--flock", two), ("--flock", one), ("--fcntl", two)]
     launchers = [
-        lab.start("-w", "forever", *sum(wanted[:: 1 - 2 * (number % 2)], ()), "-n", f"{number}", "--", "sleep", "0.01")
+        lab.start("-w", "forever", *sum(wanted[:: 1 - 2 * (number % 2)], ()), "-n", f"{number}", "true")
         for number in range(12)
     ]
 

@@ -125,11 +125,13 @@ def test_remedy_for_stopped_owner_works_when_typed(lab, file, words):
 def test_wait_shorter_than_patience_ends_busy_at_locked_gate(lab):
     """Both for a newcomer and for a waiter, which leaves the queue."""
     holder = lab.hold("job")
-    waiter = lab.start("--wait", "2", "-n", "job", "true")
+    lab.use_clock()
+    waiter = lab.start("--wait", "1h", "-n", "job", "true")
     until(lambda: lab.count_waiting("job") and is_blocked(waiter.pid))
     with open(lab.directory / "job/.gate") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
 
+        lab.leap(waiter)
         results = [finish(lab.start("--wait", "100ms", "-n", "job", "true")), finish(waiter)]
 
         assert [status for status, _, _ in results] == [75, 75] and lab.count_waiting("job") == 0

@@ -439,8 +439,6 @@ def test_release_of_a_parent_before_its_nested_name_is_refused(lab, target):
 def test_hold_for_a_time_ends_by_itself(lab):
     begin = time.monotonic()
     assert lab.run("hold", "--for", "1s", "job").returncode == 0
-    assert try_job(lab)[0] == 75
-    assert find_row(lab, "job")["command"] == ["solo", "hold", "--for", "1s"]
     result = lab.run("-n", "job", "-w", "forever", "--", "true")
     assert result.returncode == 0 and time.monotonic() - begin >= 1
 
@@ -448,7 +446,8 @@ def test_hold_for_a_time_ends_by_itself(lab):
 def test_release_ends_the_timer(lab):
     """Also if its caller ignored signals and had no stdout."""
     script = lab.start_shell("trap '' TERM INT HUP; exec $SOLO hold --for 1h a b >&-")
-    assert finish(script) == (0, "", "")
+    assert finish(script) == (0, "", "") and try_job(lab, "a")[0] == 75
+    assert find_row(lab, "a")["command"] == ["solo", "hold", "--for", "1h"]
     timer = find_row(lab, "a")["child"]
     assert lab.run("release", "a").returncode == 0 and read_state(timer) == "S"
     assert lab.run("release", "b").returncode == 0

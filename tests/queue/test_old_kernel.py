@@ -9,7 +9,7 @@ from conftest import PATIENCE, ROOT, TESTS, finish, inject, read_line, read_stat
 from test_owners import forge  # noqa: F401
 from test_sockets import DEAD, kill_launcher_of_large_command
 
-STUBBORN = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
+STUBBORN = 'trap "" TERM; echo $$; exec sleep 99'
 FORGET = "import posix, _signal\nvars(posix).pop('pidfd_open', 0), vars(_signal).pop('pidfd_send_signal', 0)\n"
 
 

@@ -8,11 +8,11 @@ import time
 from datetime import datetime
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, inject, is_blocked, kill, read_line, read_state, until, wait_dead
+from conftest import LIVE, NOBODY, PATIENCE, finish, inject, is_blocked, kill, read_line, read_state, until, wait_dead
 
 from solo.identity import read_stat
 
-IGNORE_TERM = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
+IGNORE_TERM = 'trap "" TERM; echo $$; exec sleep 99'
 
 
 # --- N of --wait -------------------------------------------------------------------------------------------------
@@ -171,16 +171,16 @@ def test_superseded_obeys_quiet_and_busy_exit(lab, loud):
 def test_waiter_is_superseded_while_it_looks(lab):
     """The holder has ended. The waiter has joined, looked again, and waits for the gate: SIGURG must not be lost."""
     holder, injected = lab.hold("job"), lab.path / "injected"
-    slow = inject(lab, "flock:delay_enter=1000000:when=5", paths=[lab.directory / "job/.gate"])
-    waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=slow)
+    slow = inject(lab, "flock:delay_enter=99s:when=5", paths=[lab.directory / "job/.gate"])
+    tracer = lab.start("-w", "forever", "-n", "job", "true", prefix=slow)
     until(lambda: injected.exists() and injected.read_text().count("flock(") == 4)
     finish(holder)
     until(lambda: injected.read_text().count("flock(") == 5)
 
     newest = lab.run("-w", "forever", "--latest", "-n", "job", "true")
+    tracer.kill()  # the waiter goes on
 
-    status, _, stderr = finish(waiter)
-    assert (newest.returncode, status) == (0, 75) and "superseded by" in stderr
+    assert newest.returncode == 0 and "superseded by" in finish(tracer)[2]
 
 
 # --- --replace ---------------------------------------------------------------------------------------------------
@@ -257,11 +257,16 @@ def test_replace_spares_compatible_waiters(lab):
 def start_tree_of_one_tick(lab):
     """Start a holder that kills no descendant for an hour. Return (it, a stubborn descendant).
 
-    The descendant starts in the same clock tick as the command; the launcher adopts it once the command has ended.
+    The descendant starts in the same clock tick as the command, which forks it first of all; the launcher adopts it once
+    the command has ended.
     """
-    script = f"sh -c '{IGNORE_TERM}' & echo $$; exec sleep 99"
+    fork = f"solo.start.posix.fork() or solo.start.posix.execv('/bin/sh', {['sh', '-c', IGNORE_TERM]})"
+    script = lab.script
+    lab.hasten("solo.start.wait_go", f"(lambda wait: lambda *words: [{fork}, wait(*words)][1])(solo.start.wait_go)")
+    forking, lab.script = lab.script, script
+    command = ("sh", "-c", "echo $$; exec sleep 99")
     while True:
-        holder = lab.start("--tree", "-k", "1h", "-n", "job", "--", "sh", "-c", script)
+        holder = lab.start_words(forking, "--tree", "-k", "1h", "-n", "job", "--", *command)
         pids = sorted(int(read_line(holder)) for _ in range(2))
         if len({read_stat(pid).start for pid in pids}) == 1:
             return holder, pids[1]
@@ -307,7 +312,7 @@ def test_replace_ends_other_slot_than_ancestor(lab, words):
 
 
 def test_replace_with_tree_spares_earlier_children(lab):
-    shell = lab.start_shell(f"sleep 99 & echo $!; sleep 0.1; exec $SOLO --tree -n job -- sh -c '{IGNORE_TERM}'")
+    shell = lab.start_shell(f"sleep 99 & echo $!; exec $SOLO --tree -n job -- sh -c '{IGNORE_TERM}'")
     earlier, child = int(read_line(shell)), int(read_line(shell))
 
     assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
@@ -376,7 +381,7 @@ def test_wait_limits_replace(lab):
 def test_new_holder_gets_one_sigterm(lab, line):
     """Its waiter's ticket outlives the start of its command. To some programs a second SIGTERM means at once."""
     holder = lab.hold("job")
-    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
+    count = f"trap 'echo term' TERM; echo up; {LIVE}"
     slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
     until(lambda: lab.count_waiting("job") == 1)
@@ -479,7 +484,7 @@ def test_age_of_a_holder_ignores_a_step_of_the_wall_clock(lab, via, step):
     loud = lab.run("-q", "-E", "0", "--loud-after", "1d", "-n", "job", "true", **stepped)
     until(lambda: lab.run("--replace-after", "1s", "-n", "job", "true", **stepped).returncode == 0)
 
-    assert re.search(rb"busy: held for \ds by pid ", day.stderr) and day.returncode == 75
+    assert re.search(rb"busy: held for \d+s by pid ", day.stderr) and day.returncode == 75
     assert (loud.returncode, loud.stderr) == (0, b"")
 
 

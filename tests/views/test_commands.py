@@ -11,6 +11,7 @@ from time import monotonic
 
 import pytest
 from conftest import (
+    LIVE,
     NOBODY,
     PATIENCE,
     TESTS,
@@ -482,12 +483,14 @@ def test_stop_of_free_name_says_whose_names_were_searched(lab, via):
 @pytest.mark.tool("strace")
 def test_stop_sees_end_of_holder_with_record_damaged_meanwhile(lab):
     """After SIGTERM was sent, the record no longer names the process to watch."""
-    holder = lab.hold("job", script="trap 'sleep 0.5; exit 3' TERM; echo $$; while :; do sleep 0.05; done")
+    holder = lab.hold("job", script=f"trap 'read line; exit 3' TERM; echo $$; {LIVE}")
+    stop = lab.start("stop", "job", prefix=inject(lab, "pread64:retval=0:when=3..4", paths=[lab.find_hold("job")]))
+    until(lambda: (lab.path / "injected").exists() and count_injected(lab) == 2)
 
-    result = lab.run("stop", "job", prefix=inject(lab, "pread64:retval=0:when=3..4", paths=[lab.find_hold("job")]))
-
-    assert result.returncode == 0 and result.stdout.startswith(b"job: ended ") and count_injected(lab) == 2
     assert finish(holder)[0] == 3
+
+    status, out, _ = finish(stop)
+    assert status == 0 and out.startswith("job: ended ")
 
 
 def test_stop_ends_others_if_one_cannot_be_ended(lab):
