@@ -153,6 +153,16 @@ def acquire_further(name: str, named: "dict[str, Ticket]", acquire: "Callable[[]
         raise
 
 
+def add_own_skips(error: BaseException, plan: "Plan", record: "Record") -> None:
+    """Add to the Busy error how often its command line was skipped in a row, whatever else ran."""
+    if type(error) is Busy and not plan.is_socket:  # of which there is no journal
+        from solo.history.usual import count_own_skips
+        from solo.text.describe import describe_own_skips
+
+        error.own_skips = count_own_skips(plan.dir, record.shown_names[0], record.command)
+        error.args = (f"{error}{describe_own_skips(error)}",)
+
+
 def add_waited(error: BaseException, plan: "Plan") -> None:
     """Add how long it waited to the Busy error of a contender that gave up."""
     if type(error) is Busy and plan.wait and monotonic() >= plan.deadline:

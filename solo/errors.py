@@ -31,8 +31,8 @@ class Busy(SoloError):
 
     `skips` counts the contenders that were skipped since the name was last acquired, None if that is not known. `since` is
     when the holder's command started, or its ticket was made if it has none, in seconds since the epoch. `name` is the
-    busy one of the names, `holders` a tuple of Holder. `tickets` and `note`, which ends the text, are internal. From
-    solo.run, `skips` and `since` are None.
+    busy one of the names, `holders` a tuple of Holder. `tickets`, `note`, which ends the text, and `own_skips`, those of
+    this command line since it last started, are internal. From solo.run, `skips` and `since` are None.
     """
 
     status = 75
@@ -40,6 +40,7 @@ class Busy(SoloError):
     since: "float | None" = None
     tickets: "tuple[Any, ...] | list[Any]" = ()
     note: str = ""
+    own_skips = 0
     holders: "tuple[solo.Holder, ...]" = ()
 
 

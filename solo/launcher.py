@@ -198,6 +198,7 @@ class Run:
         """Undo everything: nothing runs, because of `error`. Return the error to raise."""
         if self.starter is not None:
             self.starter.dismiss()
+        acquire.add_own_skips(error, self.plan, self.record)
         acquire.add_waited(error, self.plan)
         if self.once is not None:
             error = self.once.undo_claim(error)

@@ -114,7 +114,8 @@ def is_loud(busy: Busy, limit: "int | float | None") -> bool:
     if limit is None or isinstance(busy, (Superseded, RanAlready)):
         return False
     if isinstance(limit, int):
-        return busy.skips is None or busy.skips >= limit
+        # A start of another command ends the skips of the name, but not those of this line.
+        return busy.skips is None or max(busy.skips, busy.own_skips) >= limit
     return busy.since is None or time() - busy.since >= limit
 
 

@@ -18,7 +18,7 @@ from solo.identity import read_origin
 from solo.kernel import close, encode, say
 from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
-from solo.text.describe import describe_owner, describe_release, format_duration, format_rough
+from solo.text.describe import describe_owner, describe_release, format_duration, format_usual
 from solo.text.tables import NOTE, format_json, format_times, make_row, print_rows
 from solo.tickets import LIVE, ORPHANED, FileQueue, is_published, is_ticket
 
@@ -64,14 +64,15 @@ def find_lost(row: Row, ticket: Any) -> list[str]:
 
 
 def add_usual(rows: list[Row], directory: str | None) -> None:
-    """Add to the rows how long such a run usually takes, None if that is unknown, and whether it is overdue."""
+    """Add to the rows how long such a run usually takes, None if that is unknown, and whether it runs long."""
     for row in rows:
-        row.update(usual=None, overdue=False)
+        row.update(usual=None, usual_range=None, overdue=False)
         if row["state"] != "waiting" and row["via"] == FILE and row["since"] is not None:
             usual = find_usual(directory, row["name"], list(map(encode, row["command"])))
             if usual is not None:
                 row["usual"] = round(usual.median, 3)
-                row["overdue"] = time() - row["since"] > usual.overdue_after
+                row["usual_range"] = usual.range and [round(span, 3) for span in usual.range]
+                row["overdue"] = time() - row["since"] > usual.long_after
 
 
 def collect(
@@ -185,6 +186,10 @@ def format_age(row: Row) -> str:
     return format_duration(time() - row["since"]) if row["since"] is not None else "?"
 
 
+def show_usual(row: Row) -> str:
+    return "-" if row["usual"] is None else format_usual(row["usual"], row["usual_range"])
+
+
 def name_backend(row: Row) -> str:
     return str(row["via"]).partition("://")[0]
 
@@ -200,7 +205,7 @@ CELLS: dict[str, Callable[[Row], object]] = {
     "CHILD": lambda row: format_pid(row, "child") or "-",
     "FOR": format_age,
     "USER": format_user,
-    "USUAL": lambda row: "-" if row["usual"] is None else format_rough(row["usual"]) + "!" * row["overdue"],
+    "USUAL": lambda row: show_usual(row) + "!" * row["overdue"],
     "VIA": name_backend,
     "COMMAND": lambda row: " ".join(row["command"]),
 }

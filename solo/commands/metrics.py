@@ -129,9 +129,9 @@ def count_runs(history: Any) -> dict[str, Any]:
     }
     if totals.ends:
         mine["solo_last_run_seconds"] = totals.last_ran_ms / 1000
-    usual = choose_usual([run.ran for run in history.events if run.is_success])
+    usual = choose_usual([(run.ran, b"") for run in history.events if run.is_success])
     if usual is not None:
-        mine.update(solo_usual_seconds=usual.median, solo_overdue_after_seconds=usual.overdue_after)
+        mine.update(solo_usual_seconds=usual.median, solo_overdue_after_seconds=usual.long_after)
     for outcome, when in (("success", totals.last_success), ("failure", totals.last_failure)):
         if when:
             mine[f"solo_last_{outcome}_timestamp_seconds"] = when

@@ -19,6 +19,7 @@ from solo.commands.list import (
     look_at,
     make_table,
     show_slot,
+    show_usual,
 )
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import describe_place, open_existing, read_skips, report_unknown, visit_queues
@@ -29,7 +30,7 @@ from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, say
 from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
-from solo.text.describe import describe_skips, format_duration, format_rough
+from solo.text.describe import describe_skips, format_duration
 from solo.text.tables import format_json, format_time, format_times, make_row, print_rows
 from solo.text.width import print_clean
 
@@ -216,8 +217,8 @@ def describe_hold(row: dict[str, Any]) -> list[Any]:
         return [f"{row['state']}, {row['via']}: holder unknown"]
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {holder}"
-    overdue = " (overdue)" if row["overdue"] else ""
-    usual = "" if row["usual"] is None else f", usually {format_rough(row['usual'])}{overdue},"
+    overdue = ", running long" if row["overdue"] else ""
+    usual = "" if row["usual"] is None else f", usually {show_usual(row)}{overdue},"
     return [
         f"{row['state']} for {format_age(row)}{usual} by {pid} "
         f"({format_user(row)} on {row['host']}), {format_mode(row)}, {row['via']}{names}",

@@ -12,7 +12,7 @@ from solo.errors import SoloError
 from solo.kernel import ENCODING, ENDING, FOREVER, has_room, say_promptly
 from solo.modes import Claim, find_conflicts
 from solo.obstacles import list_living, read_claim
-from solo.text.describe import describe_holders, find_usual_run, format_duration, format_rough
+from solo.text.describe import describe_holders, find_usual_run, format_duration, format_rough, format_usual
 from solo.text.width import clean, cut
 from solo.tickets import HOLD, MOST_OPEN, SEAT, Queue, Ticket
 
@@ -142,7 +142,7 @@ def forecast_wait(holds: "list[Ticket]", waiters: "list[Ticket]", wanted: "Claim
     """Return `usually 4m each: about 6m`, or "" if it is not known of a run ahead how long it usually takes."""
     from solo.history.usual import estimate_wait
 
-    medians: list[float] = []
+    words: set[str] = set()
     running: list[tuple[float, Claim]] = []
     ahead: list[tuple[float, Claim]] = []
     for ticket in (*holds, *waiters):
@@ -151,10 +151,10 @@ def forecast_wait(holds: "list[Ticket]", waiters: "list[Ticket]", wanted: "Claim
         left = None if usual is None else usual.find_left(age) if ticket.is_hold else usual.median
         if usual is None or left is None:
             return ""
-        medians.append(usual.median)
+        words.add(format_usual(usual.median, usual.range))
         (running if ticket.is_hold else ahead).append((left, read_claim(ticket)))
-    words = set(map(format_rough, medians))
-    usually = f"usually {words.pop()}{' each' * (len(medians) > 1)}: " if len(words) == 1 else ""
+    each = " each" * (len(running) + len(ahead) > 1)
+    usually = f"usually {words.pop()}{each}: " if len(words) == 1 else ""
     return f"{usually}about {format_rough(estimate_wait(running, ahead, wanted))}"
 
 

@@ -85,6 +85,7 @@ class Run(SimpleNamespace):
     Its attributes are REQUIRED and OPTIONAL, None for one that is missing, and those that parse_event names. Times are
     seconds since the epoch, spans are seconds. `code` is the exit status of the command, or -signal; if nothing ran, of
     solo. `event` is its last event: STARTED while it runs, and after its launcher was killed. `is_kept`: by solo hold.
+    `words` are those of `command`, quoted.
     """
 
     @property
@@ -236,6 +237,7 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         event=event,
         time=parse_time(when),
         names=[parse_text(value) for key, value in pairs if key == b"name"] or [name],
+        words=command,
         command=[unquote(word) for word in command.split(b" ")],
         is_timed_out=fields.get("timed-out") == b"1",
         is_lost=fields.get("lost") == b"1",

@@ -1,31 +1,47 @@
-"""How long a job usually runs, from the tail of its journal. Never fails: what is usual is only shown."""
+"""How long a job usually runs, from the tail of its journal. Never fails: what is usual is only shown.
+
+A run that goes on for longer than `Usual.long_after` runs long: this is the only rule of that, for views, --notify,
+metrics and the judge of health.
+"""
 
 from __future__ import annotations
 
 from solo.errors import SoloError
 from solo.history.files import read_both
 from solo.journal import WORDS_LIMIT
-from solo.journal_files import ENDED, open_place
-from solo.kernel import close
+from solo.journal_files import ENDED, SKIPPED, STARTED, open_place
+from solo.kernel import close, decode
 from solo.modes import Claim, find_conflicts
-from solo.record import LATEST, quote_words
+from solo.record import LATEST, quote_words, unquote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST, FEWEST = 100, 5  # runs: no more are looked at, and fewer say nothing
+STARVED_AFTER = 5  # skips in a row of a command line
 SIZES = (1 << 16, 1 << 20)  # bytes of the tail; the second if skips fill the first
-LEAST_OVERDUE = 60.0  # seconds: no report of a shorter run
+LEAST_LONG = 300.0  # seconds: no shorter run is long
+DIGITS = b"0123456789"
+Ran = tuple[float, bytes]  # seconds of a successful run, its quoted words
 
 
 class Usual:
-    """The usual run of a job: `spans` are the seconds of its last 5 to 100 successful runs, sorted, `median` is what half of
-    them took at most, `high` their 95th percentile, by nearest rank. After `overdue_after` seconds a run is overdue.
+    """The usual run of a job, by its last 5 to 100 successful runs.
+
+    `spans` are their seconds, sorted. `median` is what half of them took at most. Where they spread, `range` is the 10th
+    and the 90th percentile, by nearest rank, else None. A run of more than `long_after` seconds is long.
     """
 
     def __init__(self, spans: list[float]) -> None:
         self.spans = sorted(spans)
         self.median = find_median(self.spans)
-        self.high = self.spans[-(-95 * len(spans) // 100) - 1]
-        # The 95th percentile alone would report every 20th run of a job that is well.
-        self.overdue_after = max(self.high, 2 * self.median, LEAST_OVERDUE)
+        low, high = [self.spans[-(-percent * len(spans) // 100) - 1] for percent in (10, 90)]
+        # Of runs of 3 or 40 minutes the median is the one or the other by chance.
+        is_wide = high > 2 * self.median or 2 * low < self.median
+        self.range = (low, high) if is_wide else None
+        # Not a percentile: where runs spread, the 95th reports every 20th run of a job that is well.
+        self.long_after = max(1.25 * self.spans[-1], 2 * self.median, LEAST_LONG)
 
     def find_left(self, age: float) -> float | None:
         """Return the seconds that a run of that `age` has left: what longer runs had, their median; None without one."""
@@ -56,39 +72,50 @@ def find_median(numbers: list[float]) -> float:
 def find_usual(directory: str | None, name: str, command: list[bytes] | None = None) -> Usual | None:
     """Return what is usual for `name` in `directory`, --dir; None if too few runs succeeded. Never raises.
 
-    With `command`, the words of a record, count only runs of these words: jobs that share a name need not take equally
-    long. If there are too few, as where an argument is a date, digits do not count.
+    With `command`, the words of a record, only the runs of that command count, as choose_usual says.
     """
+    runs: list[Ran] = []
+    for tail in read_tails(directory, name):
+        lines = tail.split(b"\n")[:-1]
+        runs = [run for line in lines if line.startswith(ENDED) and (run := parse_run(line))]
+        if len(runs) >= MOST:
+            break
+    return choose_usual(runs, quote_words(command, WORDS_LIMIT) if command else b"")
+
+
+def read_tails(directory: str | None, name: str) -> Iterator[bytes]:
+    """Yield the end of the journal of a name, then more of it if there is more. Never raises."""
     try:
         place = open_place(directory, name)
     except (OSError, SoloError):
-        return None
-    runs: list[tuple[float, bytes]] = []
+        return
     try:
         for size in SIZES:
             tail = b"".join(read_both(place, size))
-            runs = [run for line in tail.split(b"\n")[:-1] if line.startswith(ENDED) and (run := parse_run(line))]
-            if len(runs) >= MOST or len(tail) < size:
-                break
+            yield tail
+            if len(tail) < size:
+                return
     except OSError:
         pass
     finally:
         close(place.fd)
-    words = quote_words(command, WORDS_LIMIT) if command else b""
-    for ignored in (b"", b"0123456789"):
+
+
+def choose_usual(runs: list[Ran], words: bytes = b"") -> Usual | None:
+    """Return what is usual after these successful runs, the last one last; None for fewer than FEWEST.
+
+    With quoted `words` count only runs of these: jobs that share a name need not take equally long. If there are too
+    few, as where an argument is a date, digits do not count.
+    """
+    for ignored in (b"", DIGITS):
         wanted = words.translate(None, ignored)
         spans = [span for span, theirs in runs if not words or theirs.translate(None, ignored) == wanted]
-        if usual := choose_usual(spans):
-            return usual
+        if len(spans) >= FEWEST:
+            return Usual(spans[-MOST:])
     return None
 
 
-def choose_usual(spans: list[float]) -> Usual | None:
-    """Return what is usual after successful runs of these seconds, the last one last; None for fewer than FEWEST."""
-    return Usual(spans[-MOST:]) if len(spans) >= FEWEST else None
-
-
-def parse_run(line: bytes) -> tuple[float, bytes] | None:
+def parse_run(line: bytes) -> Ran | None:
     """Return (seconds, quoted command) of a line of ENDED; None if the run did not succeed, or the line is torn."""
     details, mark, command = line.partition(b" command=")
     if not mark or b" code=0 timed-out=0" not in details or b" lost=1" in details or b" kept=1" in details:
@@ -98,3 +125,45 @@ def parse_run(line: bytes) -> tuple[float, bytes] | None:
         return (ran, command) if 0 <= ran < LATEST else None
     except ValueError:
         return None
+
+
+def is_busy_skip(code: int, why: str) -> bool:
+    """Return whether a skip was for want of the lock. One by --once-per has status 0, one by --latest says so."""
+    return code != 0 and ": superseded by " not in why.partition(": busy: ")[0]
+
+
+def count_own_skips(directory: str | None, name: str, command: list[bytes]) -> int:
+    """Return how often this command line was skipped since it last started, whatever else ran. Never raises.
+
+    The line is of these words; if the journal has no start and no skip of them, digits do not count.
+    """
+    words, most = quote_words(command, WORDS_LIMIT), 0
+    for tail in read_tails(directory, name):
+        lines = tail.split(b"\n")[:-1]
+        for ignored in (b"", DIGITS):
+            count, was_started = count_last_skips(lines, words, ignored)
+            if count or was_started:
+                break
+        most = max(most, count)
+        if was_started:
+            break
+    return most
+
+
+def count_last_skips(lines: list[bytes], words: bytes, ignored: bytes) -> tuple[int, bool]:
+    """Return (the skips of a command line since its last start, whether the journal has that start)."""
+    wanted, count = words.translate(None, ignored), 0
+    for line in reversed(lines):
+        if not line.startswith((SKIPPED, STARTED)):
+            continue
+        details, _, theirs = line.partition(b" command=")
+        if theirs.translate(None, ignored) != wanted or b" kept=1" in details:
+            continue
+        if line.startswith(STARTED):
+            return count, True
+        try:
+            code, why = [details.partition(key)[2].partition(b" ")[0] for key in (b" code=", b" why=")]
+            count += is_busy_skip(int(code), decode(unquote(why)))
+        except ValueError:
+            continue  # torn
+    return count, False

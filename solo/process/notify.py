@@ -14,6 +14,7 @@ from solo.history import usual
 from solo.identity import read_stat
 from solo.kernel import ENDING, FOREVER, close_all_but, encode
 from solo.process.holder import detach
+from solo.text.describe import format_usual
 from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_overdue, make_refusal
 
 TYPE_CHECKING = False
@@ -48,14 +49,16 @@ class Notifier(Listener):
         def report_overdue() -> float:
             """Report the run, once, if it is overdue by now. Return when to look again."""
             found = usual.find_usual(run.plan.dir, run.names[0], run.record.command)
-            if found is None or monotonic() < begin + found.overdue_after:
-                return FOREVER if found is None else begin + found.overdue_after
+            if found is None or monotonic() < begin + found.long_after:
+                return FOREVER if found is None else begin + found.long_after
             seconds = monotonic() - begin
-            self.start(lambda: make_overdue(run, seconds, found.median), termination.strangers)
+            self.start(
+                lambda: make_overdue(run, seconds, format_usual(found.median, found.range)), termination.strangers
+            )
             return FOREVER
 
         if termination is not None:
-            termination.call, termination.call_at = report_overdue, begin + usual.LEAST_OVERDUE
+            termination.call, termination.call_at = report_overdue, begin + usual.LEAST_LONG
 
     def ended(self, run: "Run") -> None:
         if run.code or run.outcome is not None:

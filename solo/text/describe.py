@@ -30,7 +30,9 @@ def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = N
     `wanted` is our own claim. What is usual, unless not `is_expected`, and the note are those of the first ticket.
     """
     known = find_usual_run(tickets[0]) if tickets[0].is_hold and is_expected else None
-    usual = f", usually {format_rough(known.median)}" if known else ""
+    usual = f", usually {format_usual(known.median, known.range)}" if known else ""
+    if known and runs_long(tickets[0], known):
+        usual += ", running long"
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
     claims = [ticket.record.claim for ticket in tickets if ticket.record]
@@ -51,8 +53,23 @@ def find_usual_run(ticket: Ticket) -> Usual | None:
     return find_usual(ticket.queue.base, record.shown_names[0], record.command)
 
 
+def runs_long(ticket: Ticket, usual: Usual) -> bool:
+    """Return whether the command of a hold runs long, of which that is `usual`."""
+    return ticket.record is not None and time() - ticket.record.since > usual.long_after
+
+
 def describe_skips(skips: int | None) -> str:
     return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
+
+
+def describe_own_skips(busy: Busy) -> str:
+    """Return `; this command line was skipped 6 times in a row` if more than the skips of the name say so, else ""."""
+    from solo.history.usual import STARVED_AFTER
+
+    times = busy.own_skips + 1
+    if times < STARVED_AFTER or times <= 1 + (busy.skips or 0):
+        return ""
+    return f"; this command line was skipped {times} times in a row"
 
 
 def describe_note(record: Record | Busy | None) -> str:
@@ -160,6 +177,11 @@ def format_rough(seconds: float) -> str:
         if seconds >= least:
             return format_duration(round(seconds / step) * step)
     return format_span(seconds)
+
+
+def format_usual(median: float, span: Iterable[float] | None) -> str:
+    """Return what is usual: `4m`, or where runs spread `3m to 40m`."""
+    return " to ".join(dict.fromkeys(map(format_rough, span or [median])))
 
 
 def describe_waited(seconds: float | None) -> str:

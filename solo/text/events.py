@@ -5,7 +5,7 @@ from solo.errors import Busy, SoloError
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
 from solo.kernel import ENCODING, encode, escape
 from solo.kinds import name_signal
-from solo.text.describe import format_duration, format_rough
+from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def make_start(run: "Run") -> Event:
     return Event(STARTED, run.names, text, False, {OUTCOME: RUNNING})
 
 
-def make_overdue(run: "Run", seconds: float, usual: float) -> Event:
+def make_overdue(run: "Run", seconds: float, usual: str) -> Event:
     """Return the event of a run that goes on after `seconds`, much longer than the `usual` ones."""
     span = format_duration(seconds)
-    text = f"{' '.join(run.names)}: pid {run.pid} is overdue: it has run for {span}, usually {format_rough(usual)}"
+    text = f"{' '.join(run.names)}: pid {run.pid} is overdue: it has run for {span}, usually {usual}"
     return Event(OVERDUE.encode(), run.names, text, True, {OUTCOME: OVERDUE, RAN: f"{seconds:.3f}"})
 
 

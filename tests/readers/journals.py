@@ -101,6 +101,9 @@ def trip_journal(rng):
     for line, run in zip(lines, events):
         if run.event == b"ended":
             same((usual.parse_run(line) or [None])[0], run.ran if run.is_success else None)
+        if run.event == b"skipped":
+            counted = usual.count_last_skips([line.rstrip(b"\n")], run.words, b"")
+            same(counted, (int(usual.is_busy_skip(run.code, run.why or "") and not run.is_kept), False))
     run, claim = events[-1], one.claim
     agree(run, one, "uid names command")
     same((run.host, run.launcher, run.note or ""), (one.origin.host, one.launcher[0], one.note))

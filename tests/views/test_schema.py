@@ -12,7 +12,7 @@ SCHEMA = json.loads((ROOT / "docs/solo.schema.json").read_text())
 OBJECTS = {key: known for key, known in SCHEMA["$defs"].items() if "properties" in known}
 # Each key of 0.2.0 and later. A line of this table only grows.
 KEYS = {
-    "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue",
+    "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue usual_range",
     "name": "name via path journal skips holds waiting runs",
     "verdict": "command names mode slots take directory via outcome name reason place status",
     "process": "pid depth state cpu_seconds resident_bytes seconds command",

@@ -6,10 +6,12 @@ import re
 import subprocess
 
 import pytest
+from conftest import finish
 
 from solo.history.usual import FEWEST, MOST, SIZES, Usual, estimate_wait, find_usual
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
 from solo.record import quote_words
+from solo.text.describe import format_usual
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 ALONE = Claim(EXCLUSIVE)
@@ -35,7 +37,7 @@ def test_last_hundred_runs_count(lab):
 
     usual = find_usual(str(lab.directory), "job")
 
-    assert (usual.median, usual.high) == (100.5, 145)
+    assert (usual.median, usual.spans[0]) == (100.5, 51)
 
 
 @pytest.mark.parametrize("changed", [{"code": 1}, {"timed_out": 1}, {"mark": " lost=1"}], ids=str)
@@ -89,16 +91,27 @@ def test_runs_before_a_rotation_count(lab):
     assert find_usual(str(lab.directory), "job").median == 60
 
 
-def test_run_beyond_its_high_and_twice_its_median_is_overdue(lab):
-    write_runs(lab, [4 * MINUTE] * 90 + [20 * MINUTE] * 10)
+@pytest.mark.parametrize(
+    "spans, limit",
+    [([4 * MINUTE] * 99 + [20 * MINUTE], 25 * MINUTE), ([10 * MINUTE] * 100, 20 * MINUTE), ([1] * 100, 5 * MINUTE)],
+    ids=["longest", "median", "least"],
+)
+def test_run_beyond_its_longest_and_twice_its_median_is_long(lab, spans, limit):
+    write_runs(lab, spans)
+
+    assert find_usual(str(lab.directory), "job").long_after == limit
+
+
+@pytest.mark.parametrize(
+    "spans, words",
+    [([240] * 9 + [2400], "4m"), ([180] * 8 + [2400] * 2, "3m to 40m"), ([180] * 4 + [2400] * 6, "3m to 40m")],
+    ids=str,
+)
+def test_runs_that_spread_are_usual_from_low_to_high(lab, spans, words):
+    write_runs(lab, spans)
     usual = find_usual(str(lab.directory), "job")
-    assert (usual.high, usual.overdue_after) == (20 * MINUTE, 20 * MINUTE)
 
-    write_runs(lab, [4 * MINUTE] * 100)
-    assert find_usual(str(lab.directory), "job").overdue_after == 8 * MINUTE
-
-    write_runs(lab, [1] * 100)
-    assert find_usual(str(lab.directory), "job").overdue_after == MINUTE
+    assert format_usual(usual.median, usual.range) == words
 
 
 def test_what_is_left_of_a_run_comes_from_the_longer_runs(lab):
@@ -177,6 +190,54 @@ def test_busy_line_says_what_is_usual(lab):
 
     known = rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\), usually 4m"
     assert re.fullmatch(known + "\n", lines[0]) and re.fullmatch(known + ", 1 skip since\n", lines[1])
+
+
+def test_busy_line_says_that_the_holder_runs_long(lab):
+    lab.hasten("solo.history.usual.LEAST_LONG", 0)
+    write_runs(lab, [0] * FEWEST, command=HELD)
+    lab.hold("job")
+
+    assert re.search(rb"\), usually 0ms, running long\n", lab.run("-n", "job", "true").stderr)
+
+
+def skip(lab, *words):
+    """Let a job be skipped with these words; return (its status, what it says)."""
+    done = lab.run("-n", "job", "-q", "-E", "0", *words)
+    return done.returncode, done.stderr.decode()
+
+
+def test_loud_after_counts_the_skips_of_the_command_line(lab):
+    """A start of a neighbour ends the skips of the name, as `12 skips since` says, and not those of the line."""
+    starved = ("--loud-after", "3", "true", "x")
+    for _ in range(3):
+        holder = lab.hold("job")
+        assert skip(lab, *starved) == (0, "")
+        finish(holder)
+    holder = lab.hold("job")
+
+    own = skip(lab, *starved)
+    neighbour = skip(lab, "--loud-after", "3", "false")
+
+    assert own[0] == 75 and own[1].endswith(")\n") and neighbour == (0, "")
+    for _ in range(2):
+        own = skip(lab, *starved)
+    assert re.fullmatch(
+        r"solo: job: busy: held .*, \d skips since; this command line was skipped 6 times in a row\n", own[1]
+    )
+    finish(holder)
+
+
+def test_start_of_the_line_ends_its_skips_and_a_date_does_not_begin_a_line(lab):
+    def be_skipped(day):
+        holder = lab.hold("job")
+        found = skip(lab, "--loud-after", "2", "true", f"--day={day}")
+        finish(holder)
+        return found[0]
+
+    before = [be_skipped(day) for day in range(10, 13)]
+    assert lab.run("-n", "job", "true", "--day=13").returncode == 0
+
+    assert before == [0, 0, 75] and [be_skipped(day) for day in range(14, 17)] == [0, 0, 75]
 
 
 def test_waiter_says_when_its_turn_is(lab):
