@@ -47,7 +47,7 @@ _solo_find_values() {
 # The options of subcommand $1 and what its words are: sets `flags` and `names`. Status 1: it is none.
 _solo_find_flags() {
     case $1 in
-    list) flags='--dir --via --json --null -0' names=names ;;
+    list) flags='--all --dir --via --json --null -0' names=names ;;
     show) flags='--dir --via --json' names=names ;;
     wait) flags='--dir --via --timeout -t --allow-unknown' names=names ;;
     stop) flags='--dir --via --kill-after -k --waiting --allow-unknown' names=names ;;

@@ -40,6 +40,7 @@ complete -c solo -n __fish_use_subcommand -s h -l help -d 'Print this help and e
 complete -c solo -n __fish_use_subcommand -l version -d 'Print the version and exit'
 complete -c solo -n __fish_use_subcommand -a list -d 'List the holders and waiters of each name'
 complete -c solo -f -a '(__solo_names)' -n '__fish_seen_subcommand_from list'
+complete -c solo -n '__fish_seen_subcommand_from list' -l all -d 'A row for each name known, bad states first'
 complete -c solo -n '__fish_seen_subcommand_from list' -l dir -x -a '(__fish_complete_directories)' -d 'Use DIR as the directory of names'
 complete -c solo -n '__fish_seen_subcommand_from list' -l via -x -a 'file socket' -d 'Lock backend: file, socket, engine URL or name'
 complete -c solo -n '__fish_seen_subcommand_from list' -l json -d 'Print a JSON array'

@@ -20,6 +20,7 @@ from pathlib import Path
 from solo import kernel
 from solo.commands.clean import LIKE_GENERATED
 from solo.commands.lookup import open_existing
+from solo.commands.states import MOST_REASONS, Job, examine_all, read_clock
 from solo.contention.addresses import list_addresses
 from solo.contention.judge import Look
 from solo.contention.period import FILE as ONCE
@@ -382,9 +383,21 @@ def check_generated_names(asked: str | None) -> Findings:
             yield NOTE, f"{program} ran under {count} names made from its words; runs of one job need one name: -n NAME"
 
 
+def check_jobs(asked: str | None) -> Findings:
+    """Which jobs does the judge of health call bad?"""
+    found = [job for job in examine_all({"dir": asked}, [], read_clock()) if isinstance(job, Job)]
+    bad = [f"{job.name} ({job.health.state})" for job in found if job.health.is_bad]
+    if bad:
+        more = ", ..." * (len(bad) > MOST_REASONS)
+        yield (
+            NOTE,
+            f"{len(bad)} of {len(found)} jobs need a look: {', '.join(bad[:MOST_REASONS])}{more} (solo list --all)",
+        )
+
+
 CHECKS: tuple[Callable[[str | None], Findings], ...] = (
     check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal,
-    check_kernel_settings, check_environment, check_installation, check_cron, check_generated_names,
+    check_kernel_settings, check_environment, check_installation, check_cron, check_generated_names, check_jobs,
 )  # fmt: skip
 
 

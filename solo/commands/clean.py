@@ -1,4 +1,4 @@
-"""`solo clean`: remove dead tickets and idle names; after a run whose name, made from its command, is new, a few of these.
+"""`solo clean`: remove dead tickets and idle names, and the history of typed ones; a few generated names after a run.
 
 A name is removed under its gate. A contender that arrives meanwhile finds the gate gone and creates the name again.
 """
@@ -39,6 +39,12 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     tighten_journals(directory)
     if "history" in options:
         complete = clean_all(open_place, names, options, forget) and complete
+    elif names and "generated" not in options:
+        # Not of nested names: only what was typed.
+        typed = {**options, "history": 0.0}
+        complete = (
+            clean_all(open_place, names, typed, lambda name, *rest: name in names and forget(name, *rest)) and complete
+        )
     return 0 if complete else SoloError.status
 
 

@@ -90,9 +90,13 @@ def subcommand(help: str) -> Callable[[Function], Function]:
     return add
 
 
-@subcommand("List the holders and waiters of each name, or of the NAMEs and the names nested in them.")
+@subcommand(
+    "List the holders and waiters of each name, or of the NAMEs and the names nested in them; with --all "
+    "the last run and the health of each job, held or not."
+)
 def list_(
     names: Words = ONLY_NAMES,
+    all: bool = declare("--all", "A row for each name known, bad states first"),
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     json: bool = JSON,
@@ -200,7 +204,8 @@ def run(name: str, before: "list[str]", words: "list[str]") -> int:
             check_words(words, names)
             check_units(words, timed, typed.get("dir"))
             check_names([] if name == "doctor" else names)  # of which they are files
-            return int(__import__(f"solo.commands.{name}", fromlist=["run"]).run(typed, names))
+            module = "states" if typed.pop("all", False) else name
+            return int(__import__(f"solo.commands.{module}", fromlist=["run"]).run(typed, names))
     except typer.Exit as end:  # after --help
         return end.exit_code
     except Exception as error:

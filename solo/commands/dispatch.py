@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WITHOUT_VIA = (*KEPT, "clean")
-PLAIN_FLAGS = {"--json": "json", "--null": "null", "-0": "null"}  # of list, where typer is missing
+PLAIN_FLAGS = {"--json": "json", "--null": "null", "-0": "null", "--all": "all"}  # of list, where typer is missing
 
 
 def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
@@ -84,9 +84,14 @@ def list_plainly(before: "dict[str, Any]", words: "list[str]") -> int:
         raise ModuleNotFoundError(name="typer")
     for option in (DIR, VIA):
         read_variable(before, option, posix.environ)
+    options = {**before, **{PLAIN_FLAGS[word]: True for word in words if word in PLAIN_FLAGS}}
+    if options.pop("all", False):
+        from solo.commands import states
+
+        return int(states.run(options, names))
     from solo.commands import list
 
-    return int(list.run({**before, **{PLAIN_FLAGS[word]: True for word in words if word in PLAIN_FLAGS}}, names))
+    return int(list.run(options, names))
 
 
 def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[str, Any], list[str]]":

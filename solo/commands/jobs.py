@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from time import time
 from typing import Any, NamedTuple
 
 from solo.argv import read_variables
@@ -24,6 +25,7 @@ from solo.commands.units import parse_unit
 from solo.contention import period
 from solo.engines import acquire
 from solo.errors import SoloError
+from solo.history import health
 from solo.history.reader import find_history
 from solo.history.usual import MOST, find_usual
 from solo.journal_files import SKIPPED
@@ -302,11 +304,12 @@ def check_schedule(line: Line) -> Iterator[Finding]:
     if gap is None or uid is None or not name or OVERLAPS & options.keys() or os.geteuid() not in (0, uid):
         return
     words = list(map(encode, line.advice.words))
-    usual, skips, starts = call_as(line.user, lambda: read_starts(line.asked or None, name, words)) or (0, 0, 0)
-    if usual > gap * 60:
+    seen = call_as(line.user, lambda: read_starts(line.asked or None, name, words))
+    usual, is_outgrown, skips, starts = seen or (0, False, 0, 0)
+    if usual > gap * 60 or is_outgrown:
         spans = f"the usual run takes {format_rough(usual)}, the next start comes after {format_duration(gap * 60)}"
-        seen = f": {skips} of the last {starts} starts were skipped" if skips else ""
-        yield Finding(NOTE, "outgrown", f"{line.times}: {spans}{seen} (start it less often)")
+        skipped = f": {skips} of the last {starts} starts were skipped" if skips else ""
+        yield Finding(NOTE, "outgrown", f"{line.times}: {spans}{skipped} (start it less often)")
 
 
 def find_name(line: Line) -> str:
@@ -315,13 +318,18 @@ def find_name(line: Line) -> str:
     return names[0] if names and not set("%$") & set(names[0]) and not line.is_set_apart else ""
 
 
-def read_starts(asked: str | None, name: str, words: list[bytes]) -> tuple[float, int, int] | None:
-    """Return (seconds of the usual run of a command, skips among its last starts, these); None for too few runs."""
+def read_starts(asked: str | None, name: str, words: list[bytes]) -> tuple[float, bool, int, int] | None:
+    """Return (seconds of the usual run of a command, whether it is outgrown, skips among its last starts, these).
+
+    None for too few runs.
+    """
     usual = find_usual(asked, name, words)
     if usual is None:
         return None
-    starts = [run for run in find_history(asked, name).list_runs() if run.command[0] == words[0]][-MOST:]
-    return usual.median, sum(run.event == SKIPPED for run in starts), len(starts)
+    mine = [run for run in find_history(asked, name).list_runs() if run.command[0] == words[0]]
+    is_outgrown = health.OUTGROWN in health.judge(mine, [], health.Clock(time())).states
+    starts = mine[-MOST:]
+    return usual.median, is_outgrown, sum(run.event == SKIPPED for run in starts), len(starts)
 
 
 def find_gap(times: str) -> int | None:

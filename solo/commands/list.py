@@ -50,7 +50,8 @@ def run(options: dict[str, Any], names: list[str]) -> int:
             print(format_json(format_times(rows)))
         else:
             where = describe_place(options) + (", and by sockets" if via is None else "")
-            empty = f"no locks {'held' if complete else 'readable'}: {where}"
+            more = "" if options.get("dir") else "each user has separate names; "
+            empty = f"no locks {'held' if complete else 'readable'}: {where} ({more}list --all shows idle ones)"
             print_rows(*make_table(COLUMNS, rows, via), "STATE", STYLES, empty)
             for text in lost:
                 say(text)

@@ -23,6 +23,7 @@ from solo.commands.list import (
 )
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import describe_place, open_existing, read_skips, report_unknown, visit_queues
+from solo.commands.states import describe_state, examine, read_clock
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_origin
@@ -78,8 +79,12 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
     via = options.get("via", FILE)
     known = make_empty(name, via)
     if via == FILE:
-        rows = history.list_rows(name, find_history(options.get("dir"), name), options, origin)
+        found = find_history(options.get("dir"), name)
+        rows = history.list_rows(name, found, options, origin)
         if rows:
+            clock = read_clock()
+            job = examine(name, found, options, origin, clock)
+            known.update(state=job.health.state, reason=describe_state(job, clock) or None)
             known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
             if place := open_existing(options.get("dir"), open_place, name):
                 close(place.fd)  # else it has just been removed
@@ -121,6 +126,7 @@ def collect_remote(name: str, via: str, rows: list[Any]) -> dict[str, Any]:
 
 def make_empty(name: str, via: str) -> dict[str, Any]:
     known: dict[str, Any] = {"name": name, "via": via, "path": None, "journal": None, "skips": {}}
+    known.update(state=None, reason=None)
     return {**known, "holds": [], "waiting": [], "runs": []}
 
 
@@ -187,6 +193,8 @@ def print_name(known: dict[str, Any], place: str) -> None:
         print_clean(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{skips}")
     else:
         print_clean(f"{known['name']}: no locks held{skips}: {place}")
+    if known["reason"]:
+        print_clean(f"{known['state']}: {known['reason']}")
     for row in known["holds"]:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:

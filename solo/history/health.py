@@ -123,7 +123,7 @@ def judge(runs: list[Run], held: list[Held], clock: Clock) -> Health:
     """Return the Health of a name, from the Runs of its History and its holds."""
     now = clock.now
     whole = Line([run for run in runs if run.event != UNNOTIFIED and not run.is_kept])
-    kept = [run for run in runs if run.is_kept and run.event != SKIPPED]
+    begun = sorted([run for run in runs if run.start is not None], key=lambda run: run.start)
     lines = group(whole.runs)
     living = {hold.pids for hold in held}
     successes = whole.find_successes()
@@ -135,7 +135,7 @@ def judge(runs: list[Run], held: list[Held], clock: Clock) -> Health:
         elif last.is_failure:
             found[FAILING] = whole
     for line in lines:
-        causes = find_causes(line, [*whole.runs, *kept], living)
+        causes = find_causes(line, begun, living)
         if is_starving(line, causes, now):
             found.setdefault(STARVING, line)
         if is_outgrown(line, causes, now):
@@ -188,9 +188,11 @@ def is_living(run: Run, living: set[tuple[int, int]]) -> bool:
 # --- skips ---------------------------------------------------------------------------------------------------------
 
 
-def find_causes(line: Line, runs: list[Run], living: set[tuple[int, int]]) -> dict[int, Run | None]:
-    """Return {position of a skip among the last starts: the run that held the name, its own one if there is, or None}."""
-    begun = sorted([run for run in runs if run.start], key=lambda run: run.start)
+def find_causes(line: Line, begun: list[Run], living: set[tuple[int, int]]) -> dict[int, Run | None]:
+    """Return {position of a skip among the last starts: the run that held the name, its own one if there is, or None}.
+
+    `begun` are all runs of the name, in order of start.
+    """
     times, own = [run.start for run in begun], set(map(id, line.runs))
     causes: dict[int, Run | None] = {}
     for at in range(max(0, len(line.starts) - LAST), len(line.starts)):

@@ -11,11 +11,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 
 import pytest
 from conftest import ROOT, open_to_all, write_program
+from written import HOUR, MINUTE, Written
 
 from solo.argv import parse
 from solo.commands import cron_rules, crontab, jobs, place, unit_files, units
@@ -634,6 +636,26 @@ def test_an_outgrown_schedule_is_named(lab):
     start = "*/5 * * * *: the usual run takes 7m, the next start comes after 5m: 9 of the last 15 starts"
     assert found.text.startswith(start)
     assert list(jobs.check_schedule(second)) == []
+
+
+def test_a_line_is_outgrown_before_its_median_is(lab):
+    """A third of its starts is skipped by its own runs, of which most are still shorter than the hour."""
+    job, now = Written(), time.time()
+    for hour in range(90, 30, -1):
+        job.run(now - hour * HOUR, 50 * MINUTE, "index.sh")
+    for hour in range(30, 0, -2):
+        job.run(now - hour * HOUR, 62 * MINUTE, "index.sh")
+        job.skip(now - (hour - 1) * HOUR, "index.sh")
+    job.save(lab, "index")
+    [line] = crontab.parse_crontab(
+        Source("tab", f"SOLO_DIR={lab.directory}\n@hourly solo -n index -- index.sh\n", False, ME)
+    )
+
+    [found] = jobs.check_schedule(line)
+
+    assert found.text.startswith(
+        "@hourly: the usual run takes 50m, the next start comes after 1h: 15 of the last 90 starts"
+    )
 
 
 GAPS = [("*/5 * * * *", 5), ("* * * * *", 1), ("0,30 8-9 * * 1", 30), ("0 0,23 * * *", 60), ("@daily", 1440)]

@@ -221,7 +221,7 @@ MISTAKES = [
     ("--lockf file true", "--lockf: no such option (did you mean --fcntl?)"),
     ("-n '' true", "-n needs a value, not an empty word (is a variable unset?)"),
     ("list --null --json", "--null and --json exclude each other"),
-    ("list --all", "--all: no such option (--help lists the options)"),
+    ("list --everything", "--everything: no such option (--help lists the options)"),
     ("--frob true", "--frob: no such option (--help lists the options)"),
     ("hold --pid 1", "hold: no name given (in a script: solo hold --pid $$ NAME)"),
     ("list a//b", "a//b: a part of a name may not be empty or start with a dot"),

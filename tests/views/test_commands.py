@@ -552,6 +552,20 @@ def test_clean_generated_keeps_chosen_names_and_their_history(lab):
     assert set(os.listdir(lab.directory / ".journals")) == {"a", "chosen-0123abcd"}
 
 
+def test_clean_of_a_name_forgets_its_history_unless_it_is_held(lab):
+    for name in ("a", "a/b", "c"):
+        lab.run("-n", name, "true")
+    lab.run("-n", "a", "--once-per", "1d", "true")
+    holder = lab.hold("held")
+
+    cleaned = lab.run("clean", "a", "held")
+
+    assert (cleaned.returncode, cleaned.stdout) == (0, b"a/b: removed\na: removed\na: history removed\n")
+    assert {row["name"] for row in lab.history()} == {"a/b", "c", "held"}
+    assert lab.run("-n", "a", "--once-per", "1d", "false").returncode == 0  # it knows that it ran
+    finish(holder)
+
+
 def test_clean_removes_dead_and_half_written_tickets(lab):
     holder = lab.hold("job")
     (lab.directory / "job/.new.00000000000000000001").touch()

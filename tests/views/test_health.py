@@ -1,58 +1,17 @@
 """The judge of a job's health: a test for each row of its table, simulated schedules, and a month of ten jobs."""
 
+import json
 import random
+import re
 import time
 from datetime import datetime, timedelta
 
 import pytest
+from tmux import Tmux
+from written import DAY, HOUR, MINUTE, NOW, WEEK, Written
 
 from solo.history import health, reader
-from solo.history.health import BAD, STATES, Clock, Held, find_late, judge
-from solo.record import quote
-
-MINUTE, HOUR, DAY, WEEK = 60, 3600, 86400, 7 * 86400
-NOW = time.mktime((2025, 10, 6, 12, 0, 0, 0, 0, -1))  # a Monday
-
-
-class Written:
-    """A journal that the test writes: `text`, as solo writes it, and what is held."""
-
-    def __init__(self):
-        self.lines = []  # (time, line)
-        self.held = []
-        self.number = 0
-
-    def run(self, start, ran=MINUTE, command="a.sh", code=0, is_ended=True, is_held=False, waited=0, mark=""):
-        self.number += 1
-        common = (
-            f"uid=0 host=h launcher={self.number} mode=X slots=1 take=1{mark} start={start:.3f} waited={waited:.3f}"
-        )
-        common += f" child={self.number + 1} token={self.number}"
-        self.lines.append((start, f"started {start:.3f} {common} command={command}\n"))
-        if is_ended:
-            end = f"{common} ran={ran:.3f} code={code} timed-out=0"
-            self.lines.append((start + ran, f"ended {start + ran:.3f} {end} command={command}\n"))
-        if is_held:
-            self.held.append(Held(start, command.encode(), (self.number, self.number + 1)))
-
-    def skip(self, when, command="a.sh", why="job: busy: held for 1s by pid 1 (x)", code=75, event="skipped"):
-        quoted = quote(why.encode()).decode()
-        words = f"uid=0 host=h launcher=1 mode=X slots=1 take=1 waited=0.000 code={code} why={quoted}"
-        self.lines.append((when, f"{event} {when:.3f} {words} command={command}\n"))
-
-    def daily(self, days, **kind):
-        """Run at this time on each of the last `days`, the last time a day ago."""
-        for day in range(days, 0, -1):
-            self.run(NOW - day * DAY, **kind)
-
-    def read(self, until=float("inf")):
-        """Return the runs in the journal as it was at that time."""
-        text = "".join(line for when, line in sorted(self.lines) if when <= until)
-        _, events = reader.parse("job", text.encode())
-        return reader.History(events, None).list_runs()
-
-    def judge(self, now=NOW, **clock):
-        return judge(self.read(now), self.held, Clock(now, **clock))
+from solo.history.health import BAD, FEWEST, STATES, Clock, Held, find_late, judge
 
 
 @pytest.fixture
@@ -100,11 +59,11 @@ def test_job_whose_last_run_failed_is_failing_until_a_success(job, event):
     assert job.judge().states == ["running"]
 
 
-def share(job, days=12, **skip):
+def share(job, days=12, now=NOW, **skip):
     """Let b.sh hold the name when a.sh comes, each night."""
     for day in range(days, 0, -1):
-        job.run(NOW - day * DAY, 2 * HOUR, "b.sh")
-        job.skip(NOW - day * DAY + HOUR, **skip)
+        job.run(now - day * DAY, 2 * HOUR, "b.sh")
+        job.skip(now - day * DAY + HOUR, **skip)
 
 
 def test_line_skipped_in_its_last_five_starts_is_starving(job):
@@ -145,16 +104,16 @@ def test_line_skipped_by_a_kept_hold_is_starving(job):
     assert job.judge().states == ["starving", "running"]
 
 
-def outgrow(job, hours, ran):
+def outgrow(job, hours, ran, now=NOW):
     """Start each hour: run for `ran` seconds, or be skipped by the run before."""
     end = 0
     for hour in range(hours, 0, -1):
-        start = NOW - hour * HOUR
+        start = now - hour * HOUR
         if start < end:
             job.skip(start)
         else:
             end = start + ran
-            job.run(start, ran, is_held=end > NOW)
+            job.run(start, ran, is_held=end > now)
 
 
 @pytest.mark.parametrize("ran", [62 * MINUTE, 5 * HOUR])
@@ -355,9 +314,6 @@ def test_regular_job_is_seldom_late_and_a_deleted_one_soon(kind, berlin):
     assert find_late(times[max(0, at - 3000) : at], Clock(times[at] + noticed)) is not None
 
 
-FEWEST = 6  # starts, before which nothing is late
-
-
 def test_nights_of_a_laptop_are_not_late(berlin):
     rng, times = random.Random(11), []
     for day in range(365):
@@ -498,3 +454,108 @@ def test_month_of_ten_jobs(berlin):
     print("broken on day, said on day:", {job: (since, said.get(job)) for job, (since, _) in BROKEN_JOBS.items()})
     assert all(said[job] - since <= within for job, (since, within) in BROKEN_JOBS.items())
     assert {state for _, state, _ in false} == {"long"} and len(false) <= 5, false
+
+
+# --- solo list --all -----------------------------------------------------------------------------------------------
+
+
+def write_names(lab):
+    """Write the journals of forty names, of which five are bad. Return these in the order of their states."""
+    lab.hasten("solo.commands.states.read_boot_clock", "lambda: 1e9")  # else nothing is late that the boot can explain
+    now = time.time()
+    jobs = {f"job{number:02d}": Written() for number in range(33)}
+    for number, job in enumerate(jobs.values()):
+        # The last start is half an hour ago: whenever this machine came up, none is missed.
+        job.daily(20, now + DAY - HOUR / 2, ran=10 * number, command=f"/srv/jobs/job{number}.sh")
+    bad = {name: Written() for name in ("cut", "etl", "reindex", "index", "prune")}
+    bad["cut"].daily(20, now)
+    bad["cut"].run(now - HOUR, is_ended=False)
+    bad["etl"].daily(20, now)
+    bad["etl"].run(now - HOUR, code=3)
+    share(bad["reindex"], 20, now)
+    outgrow(bad["index"], 98, 62 * MINUTE, now + HOUR / 2)
+    for week in range(10, 2, -1):
+        bad["prune"].run(now - week * WEEK)
+    fine = {"once": Written(), "crawl": Written()}
+    fine["once"].run(now - HOUR)
+    for number in range(200, 0, -1):
+        fine["crawl"].run(now - number * 2 * HOUR, 40 * MINUTE if number % 2 else 3 * MINUTE, "crawl.sh")
+    for name, job in {**jobs, **bad, **fine}.items():
+        job.save(lab, name)
+    return list(bad)
+
+
+def test_list_all_shows_bad_states_first_and_why(lab):
+    bad = write_names(lab)
+
+    head, *lines = [line.split() for line in lab.run("list", "--all").stdout.decode().splitlines()]
+    rows = {row["name"]: row for row in json.loads(lab.run("list", "--all", "--json").stdout)}
+
+    assert head == ["NAME", "STATE", "LAST", "AGO", "OUTCOME", "USUAL", "SKIPPED", "COMMAND"] and len(lines) == 40
+    states = ["lost", "failing", "starving", "outgrown", "late"]
+    assert [line[:2] for line in lines[:6]] == [*map(list, zip(bad, states)), ["once", "new"]]
+    assert {line[1] for line in lines[6:]} == {"ok"}
+    assert (rows["etl"]["code"], rows["etl"]["outcome"]) == (3, "failed")
+    assert (rows["reindex"]["last"], rows["reindex"]["skipped"], rows["reindex"]["command"]) == (None, 20, ["a.sh"])
+    assert rows["crawl"]["usual_range"] == [180, 2400] and rows["prune"]["due"]
+    assert all((row["reason"] is not None) == (row["name"] in bad) for row in rows.values())
+
+
+def read_screen(lab, text):
+    """Return what `solo list --all` shows on a terminal of the usual size, with that text."""
+    screen = Tmux([lab.script, "list", "--all"], {**lab.environment, "LC_ALL": "C.UTF-8"}, 80, 24)
+    try:
+        return screen.wait_for(text)
+    finally:
+        screen.close()
+
+
+@pytest.mark.tool("tmux")
+def test_list_all_fits_80_columns_and_ends_with_what_to_look_at(lab):
+    bad = write_names(lab)
+    lines = read_screen(lab, "5 of 40 need a look (solo show NAME)")
+
+    at = next(at for at, line in enumerate(lines) if line.startswith("5 of 40"))
+    assert [line.split(":")[0] for line in lines[at - 5 : at]] == bad
+    assert lines[at - 1].startswith("prune: late: a start was due: ")
+    rows = [line for line in lines[: at - 5] if line.startswith("job")]
+    assert rows and all(re.search(r" /srv/\S+", line) for line in rows)
+
+
+def test_show_and_doctor_say_what_the_judge_says(lab):
+    bad = write_names(lab)
+
+    shown = lab.run("show", "reindex", "job00").stdout.decode()
+    [note] = re.findall(r".*need a look.*", lab.run("doctor").stdout.decode())
+
+    assert "\nstarving: skipped 20 of its last 20 times, as others held the name\n" in shown
+    assert shown.count(": ") and "\nok" not in shown
+    assert note.startswith("note   5 of 40 jobs need a look: ") and all(f"{name} (" in note for name in bad)
+
+
+def test_names_made_from_commands_are_judged_once_they_are_used_again(lab):
+    for number in range(3):
+        lab.run("true", str(number))
+    for _ in range(FEWEST):
+        lab.run("true")
+
+    [row] = json.loads(lab.run("list", "--all", "--json").stdout)
+    [new] = [name for name in {row["name"] for row in lab.history()} if name != row["name"]][:1]
+    [typed] = json.loads(lab.run("list", "--all", "--json", new).stdout)
+
+    assert (row["state"], typed["name"], typed["state"]) == ("ok", new, "new")
+
+
+@pytest.mark.tool("tmux")
+def test_list_all_of_nothing_says_whose_names_it_shows(lab):
+    shown = "".join(read_screen(lab, "ended:0"))
+
+    assert f"no names known: names in {lab.directory} (each user has separate names)" in shown
+    assert lab.run("list", "--all").stdout == b""
+
+
+@pytest.mark.parametrize("via", ["socket", "etcd://127.0.0.1:1/x"])
+def test_list_all_refuses_names_without_a_history(lab, via):
+    refused = lab.run("list", "--all", "--via", via)
+
+    assert (refused.returncode, refused.stdout) == (125, b"") and refused.stderr.startswith(b"solo: list --all shows ")

@@ -13,7 +13,8 @@ OBJECTS = {key: known for key, known in SCHEMA["$defs"].items() if "properties" 
 # Each key of 0.2.0 and later. A line of this table only grows.
 KEYS = {
     "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue usual_range",
-    "name": "name via path journal skips holds waiting runs",
+    "name": "name via path journal skips holds waiting runs state reason",
+    "job": "name state states reason last ago outcome code signal usual usual_range skipped starts due missed command",
     "verdict": "command names mode slots take directory via outcome name reason place status",
     "process": "pid depth state cpu_seconds resident_bytes seconds command",
     "run": "name outcome time end waited ran code signal reason names mode slot slots take token launcher child user host command note",
@@ -61,6 +62,25 @@ def test_views_print_what_the_schema_says(lab):
     found = {"ticket": rows["list"], "run": rows["history"], "name": [shown], "process": shown["holds"][0]["processes"]}
     for kind, objects in found.items():
         assert all(row.keys() == OBJECTS[kind]["properties"].keys() for row in objects), kind
+    finish(holder)
+
+
+def test_list_all_prints_what_the_schema_says(lab):
+    lab.run("-n", "failed", "--", "sh", "-c", "exit 3")
+    lab.run("-n", "killed", "--", "sh", "-c", "kill -TERM $$")
+    holder = lab.hold("held")
+    assert lab.run("-n", "held", "true").returncode == 75
+
+    rows = check("jobs", lab.run("list", "--all", "--json").stdout)
+
+    assert [(row["name"], row["states"]) for row in rows] == [
+        ("failed", ["failing", "new"]),
+        ("killed", ["failing", "new"]),
+        ("held", ["running", "new"]),
+    ]
+    assert all(row.keys() == OBJECTS["job"]["properties"].keys() for row in rows)
+    assert [(row["code"], row["signal"]) for row in rows] == [(3, None), (None, 15), (None, None)]
+    assert (rows[2]["skipped"], rows[2]["starts"], rows[2]["outcome"]) == (1, 2, "running")
     finish(holder)
 
 

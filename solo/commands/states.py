@@ -1,0 +1,215 @@
+"""The state of each job, as the judge of health sees it: `solo list --all`, and lines for `show` and `doctor`."""
+
+from __future__ import annotations
+
+import posix
+import sys
+from collections.abc import Iterator
+from time import CLOCK_MONOTONIC, clock_gettime, localtime, strftime, time
+from typing import Any, NamedTuple
+
+from solo.commands import history as runs
+from solo.commands.list import show_usual
+from solo.commands.lookup import describe_place, report_unknown, visit_queue
+from solo.errors import SoloError, UsageError
+from solo.history.health import BAD, LATE, LONG, LOST, NEW, OUTGROWN, STARVING, STATES, Clock, Health, Held, judge
+from solo.history.names import ForeignName
+from solo.history.reader import History, find_histories, find_history
+from solo.identity import read_origin, read_stat
+from solo.journal import WORDS_LIMIT
+from solo.journal_files import STARTED
+from solo.kernel import decode, encode, read_boot_clock, say
+from solo.obstacles import list_holds
+from solo.options import FILE
+from solo.process.owners import is_orphaned
+from solo.record import quote_words
+from solo.text.describe import format_duration, format_usual
+from solo.text.tables import format_json, format_time, print_rows
+from solo.text.width import print_clean
+from solo.tickets import ORPHANED
+
+COLUMNS = "NAME STATE LAST AGO OUTCOME USUAL SKIPPED COMMAND".split()
+STYLES = {**dict.fromkeys(BAD, "bold red"), "late": "bold yellow", "long": "bold yellow", "running": "green"}
+ASLEEP = 60.0  # seconds of sleep since boot: the machine sleeps at times
+MOST_REASONS = 10  # lines below the table
+DAY, THIS_WEEK = 86400.0, 6 * 86400.0
+
+
+class Job(NamedTuple):
+    """A name with its Health. `living` has the state of each hold, by its pids."""
+
+    name: str
+    health: Health
+    living: dict[tuple[int, int], Any]
+
+
+def run(options: dict[str, Any], names: list[str]) -> int:
+    """Print a row for each name known, held or not, bad states first. Return 125 if one is unreadable or unknown."""
+    if "json" in options and "null" in options:
+        raise UsageError("--json and --null exclude each other")
+    if options.get("via", FILE) != FILE:
+        raise UsageError("list --all shows names that are kept as files (others have no history)")
+    unknown = [name for name in names if report_unknown(name, options, "list")]
+    clock, passing, complete = read_clock(), 0, True
+    jobs: list[Job] = []
+    for found in examine_all(options, names, clock):
+        if isinstance(found, SoloError):
+            complete = complete and not names and isinstance(found, ForeignName)
+        elif found.health.state == NEW and is_generated(found) and found.name not in names:
+            passing += 1
+        else:
+            jobs.append(found)
+    jobs.sort(key=lambda job: STATES.index(job.health.state))
+    if options.get("null"):
+        sys.stdout.buffer.write(b"".join(encode(job.name) + b"\0" for job in jobs))
+    elif options.get("json"):
+        print(format_json([make_row(job, clock) for job in jobs]))
+    else:
+        lines = [make_cells(job, make_row(job, clock), clock) for job in jobs]
+        empty = f"no names known: {describe_place(options)} (each user has separate names)"
+        print_rows(COLUMNS, lines, "STATE", STYLES, empty)
+        if sys.stdout.isatty():
+            print_summary(jobs, passing, clock)
+    return 0 if complete and not unknown else SoloError.status
+
+
+def read_clock() -> Clock:
+    """Return the time, and when the first process of this machine, or container, started."""
+    now, uptime = time(), read_boot_clock()
+    try:
+        since = now - uptime + read_stat(1).start / posix.sysconf("SC_CLK_TCK")
+    except OSError:
+        since = now - uptime
+    return Clock(now, since, uptime - clock_gettime(CLOCK_MONOTONIC) > ASLEEP)
+
+
+def examine_all(options: dict[str, Any], names: list[str], clock: Clock) -> Iterator[Job | SoloError]:
+    """Yield the Job of each name with a journal or a hold, or the reported error of one that cannot be read."""
+    origin = read_origin()
+    for name, history in find_histories(options.get("dir"), names):
+        try:
+            if isinstance(history, SoloError):
+                raise history
+            if history.events:
+                yield examine(name, history, options, origin, clock)
+        except SoloError as error:
+            say(f"{name}: {error}")
+            yield error
+
+
+def examine(name: str, history: History, options: dict[str, Any], origin: Any, clock: Clock) -> Job:
+    """Return the Job of a name. Raises SoloError if its queue or journal is refused."""
+    holds = visit_queue(name, {**options, "via": FILE}, find_holds, origin)
+    health = judge(history.list_runs(), [*holds], clock)
+    if LOST in health.states:  # or it has ended since we read the journal
+        health = judge(find_history(options.get("dir"), name).list_runs(), [*holds], clock)
+    return Job(name, health, {hold.pids: state for hold, state in holds.items()})
+
+
+def find_holds(queue: Any) -> dict[Held, Any]:
+    """Return {a Held of the queue: whether it lives or is an orphan}. A damaged ticket hides the others."""
+    found = {}
+    try:
+        for hold in list_holds(queue) if queue is not None else ():
+            record = hold.record
+            if record is not None and record.child is not None:
+                words = quote_words(record.command, WORDS_LIMIT)
+                held = Held(record.since, words, (record.outermost[0], record.child[0]))
+                found[held] = ORPHANED if is_orphaned(hold) else hold.state
+    except SoloError:
+        pass
+    return found
+
+
+def is_generated(job: Job) -> bool:
+    """Return whether solo made the name from the words of a command, each time."""
+    return all(run.is_generated for run in job.health.line.runs) and not job.living
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+
+def make_row(job: Job, clock: Clock) -> dict[str, Any]:
+    """Return a row as --json prints it."""
+    health, last = job.health, job.health.last
+    shown: dict[str, Any] = {}
+    if last is not None:
+        state = job.living.get((last.launcher, last.child)) if last.event == STARTED else None
+        shown = runs.make_row(job.name, last, state)
+    skipped, starts = health.skipped
+    usual, newest = health.usual, health.line.runs[-1:]
+    return {
+        "name": job.name,
+        "state": health.state,
+        "states": health.states,
+        "reason": describe_state(job, clock) or None,
+        "last": shown.get("time"),
+        "ago": round(clock.now - (last.start or last.time), 3) if last is not None else None,
+        "outcome": shown.get("outcome"),
+        "code": shown.get("code"),
+        "signal": shown.get("signal"),
+        "usual": usual and round(usual.median, 3),
+        "usual_range": usual and usual.range and [round(span, 3) for span in usual.range],
+        "skipped": skipped,
+        "starts": starts,
+        "due": format_time(health.due),
+        "missed": format_time(health.missed),
+        "command": [decode(word) for word in newest[0].command] if newest else [],
+    }
+
+
+def make_cells(job: Job, row: dict[str, Any], clock: Clock) -> list[str]:
+    last = job.health.last
+    return [
+        job.name,
+        row["state"],
+        "-" if last is None else format_moment(last.start or last.time, clock.now),
+        "-" if last is None else format_duration(row["ago"]),
+        "-" if last is None else runs.format_outcome(row),
+        show_usual(row),
+        f"{row['skipped']} of {row['starts']}" if row["skipped"] else "-",
+        " ".join(row["command"]),
+    ]
+
+
+def format_moment(when: float, now: float) -> str:
+    """Return `03:00` of today, `Sat 03:00` of this week, else the day."""
+    if strftime("%F", localtime(when)) == strftime("%F", localtime(now)):
+        return strftime("%H:%M", localtime(when))
+    return strftime("%a %H:%M" if abs(now - when) < THIS_WEEK else "%F", localtime(when))
+
+
+def describe_state(job: Job, clock: Clock) -> str:
+    """Return why a job is in a bad state, "" if it is in none."""
+    health, now = job.health, clock.now
+    state, last, (skipped, starts) = health.state, health.last, health.skipped
+    if state == STARVING:
+        return f"skipped {skipped} of its last {starts} times, as others held the name"
+    if state == OUTGROWN:
+        return f"skipped {skipped} of its last {starts} times, as its own run went on"
+    if state == LATE and health.due is not None:
+        return f"a start was due: {format_moment(health.due, now)}"
+    if last is None or state not in BAD:
+        return ""
+    when = format_moment(last.start or last.time, now)
+    if state == LONG and health.usual is not None:
+        return f"running since {when}, usually {format_usual(health.usual.median, health.usual.range)}"
+    if state == LOST:
+        return f"the end of its run was never recorded: {when}"
+    return f"{runs.format_outcome(runs.make_row(job.name, last, None))}: {when}"
+
+
+def print_summary(jobs: list[Job], passing: int, clock: Clock) -> None:
+    """Print below the table, where a long one leaves the prompt, why jobs are in bad states."""
+    bad = [job for job in jobs if job.health.is_bad]
+    for job in bad[:MOST_REASONS]:
+        print_clean(f"{job.name}: {job.health.state}: {describe_state(job, clock)}")
+    if jobs:
+        print_clean(f"{len(bad) or 'none'} of {len(jobs)} need a look" + " (solo show NAME)" * bool(bad))
+    missed = [job.name for job in jobs if job.health.missed is not None]
+    if missed:
+        names = ", ".join(missed[:MOST_REASONS]) + ", ..." * (len(missed) > MOST_REASONS)
+        up = format_moment(clock.up_since, clock.now)
+        print_clean(f"{len(missed)} did not start while the machine was off, until {up}: {names}")
+    if passing:
+        print_clean(f"not shown: {passing} names made from commands that started fewer than 5 times (type one)")
