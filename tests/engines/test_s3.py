@@ -26,6 +26,7 @@ from stub import Stub
 
 from solo.engines.http import open_tunnel
 from solo.engines.s3 import credentials, sign
+from solo.engines.s3.document import parse_document
 from solo.engines.s3.engine import S3 as Engine
 from solo.engines.targets import parse_url
 from solo.errors import SoloError, UsageError
@@ -962,6 +963,34 @@ def test_contender_without_wait_acquires_the_name_of_a_dead_host(hosts, server, 
     assert result.stderr.decode() == line * is_announced
     assert result.returncode == 0 and int(result.stdout) > dead["number"]
     assert read_document(server, hosts.job)["queue"] == []
+
+
+def test_dead_waiter_goes_before_a_dead_holder_of_the_same_ttl(lab, memory):
+    words = ("-n", "job", "--ttl", "10s", "-w", "1h")
+    holder = lab.hold("job", "--ttl", "10s")
+    waiter = lab.start(*words, "--dir", lab.path / "b", "true")
+    until(lambda: [stored["waits"] for stored in list_queues(memory)[0]] == [False, True])
+    for launcher in holder, waiter:
+        kill(launcher)
+    dead = [stored["owner"] for stored in list_queues(memory)[0]]
+    waiter = lab.start(*words, "--dir", lab.path / "c", "true")
+    until(lambda: len(list_queues(memory)[0]) == 3)
+
+    until(lambda: len(list_queues(memory)[0]) == 2)
+
+    assert [stored["owner"] for stored in list_queues(memory)[0]][:1] == dead[:1]
+    kill(waiter)
+
+
+def test_entry_that_does_not_say_that_it_waits_counts_as_a_holder():
+    """Earlier versions do not say it."""
+    known = {"owner": "a", "number": 1, "renewals": 0, "ttl": 10, "renewed": 0, "asked": "", "record": {}}
+
+    def find_proof(**change):
+        text = {"solo": 1, "counter": 1, "once": "", "queue": [{**known, **change}]}
+        return parse_document(json.dumps(text).encode()).queue[0].proof
+
+    assert (find_proof(), find_proof(waits=False), find_proof(waits=True)) == (11.0, 11.0, 6.0)
 
 
 def test_token_grows_although_the_object_was_removed(hosts, server):

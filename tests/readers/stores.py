@@ -17,7 +17,7 @@ def invent_document(rng) -> document.Document:
     numbers = sorted(rng.sample(range(1, 1000), rng.randrange(4)))
     queue = []
     for number in numbers:
-        rest = some.text(rng), json.loads(make_entry_record(rng))
+        rest = some.text(rng), json.loads(make_entry_record(rng)), rng.random() < 0.5
         queue.append(document.Stored(f"{number:x}", number, rng.randrange(9), 15.0, 1e9, *rest))
     return document.Document(1000, rng.choice(("", "host 1.5")), tuple(queue), rng.choice(("", 'h:1/b "ETag"')))
 

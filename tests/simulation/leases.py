@@ -50,7 +50,13 @@ FOUND = [
     ),
     Fault(
         "entry dead too early", "engines/s3/engine.py S3.find_dead",
-        "stored.ttl * (1 + RATE)", "stored.ttl * (1 - 2 * RATE)", "s3",
+        "stored.proof", "stored.proof * (1 - 2 * RATE)", "s3",
+    ),
+    Fault("holder gone as early as a waiter", "engines/s3/document.py Stored.proof", "self.waits", "True", "s3"),
+    Fault("holder says that it waits", "engines/s3/engine.py S3.make_renewal", "name not in self.entries", "True", "s3"),
+    Fault(
+        "renewal keeps what the place was", "engines/s3/engine.py S3.make_renewal",
+        "name not in self.entries", "old.waits", "s3",
     ),
     Fault(
         "seen when it was written", "engines/s3/objects.py Objects.observe",

@@ -3,20 +3,23 @@
 `counter` is the number of the last entry, which outlives it: tokens grow. `write` is a random word of each write, so
 that no two writes have the same ETag. `proven` is where the store was seen to honour conditions (objects.py), or "": a copy of
 the object in another store proves nothing there. An entry's `renewals` counts its renewals; `renewed` is their time by the store's
-clock, for views.
+clock, for views. An entry `waits` until a renewal, conditional as every PUT, has said that it holds the name: only then its
+command begins. Earlier versions do not write that; their entries count as holding.
 """
 
 import posix
 
 from solo.engines import json
 from solo.engines.fields import NamedTuple
-from solo.engines.lease import LONGEST
+from solo.engines.lease import LONGEST, RATE
+from solo.engines.queue import RENEWALS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+MISSED = 3  # periods without a renewal of an entry that waits
 FIELDS = ("owner", str), ("number", int), ("renewals", int), ("asked", str)  # whose types are verified
 
 
@@ -30,6 +33,14 @@ class Stored(NamedTuple):
     renewed: float
     asked: str = ""
     record: "Any" = None
+    waits: bool = False
+
+    @property
+    def proof(self) -> float:
+        """For how many seconds a contender must see no renewal before it may remove the entry."""
+        if self.waits:
+            return self.ttl / RENEWALS * MISSED  # no command of it runs: a live owner only joins again
+        return self.ttl * (1 + RATE)
 
     @property
     def mark(self) -> "tuple[str, int, int]":
@@ -77,7 +88,8 @@ def parse_document(data: bytes) -> Document:
 
 def parse_stored(value: "dict[str, Any]") -> Stored:
     known = {field: expect(kind, value[field]) for field, kind in FIELDS}
-    stored = Stored(ttl=float(value["ttl"]), renewed=float(value["renewed"]), record=value["record"], **known)
+    ttl, renewed, waits = float(value["ttl"]), float(value["renewed"]), expect(bool, value.get("waits", False))
+    stored = Stored(ttl=ttl, renewed=renewed, record=value["record"], waits=waits, **known)
     if not 0 < stored.ttl <= LONGEST or not abs(stored.renewed) < float("inf"):
         raise ValueError("not a time")
     return stored

@@ -15,6 +15,9 @@ entry, by a PUT with If-Match. Then the holder's command is dead, as lease.py de
     later renewal took effect before the removal, the ETag differs, and the removal fails. If the removal took effect
     first, the renewal fails, so it never moved the deadline.
 
+An entry that waits may be removed sooner, after MISSED of its periods: no command of it runs, and none will, as the renewal
+that says that it holds the name, by a PUT with If-Match, fails after the removal. A slow waiter then joins again.
+
 A PUT without an answer may have taken effect, or may do so later. Therefore `s` counts only if a PUT sent after s was
 answered; a document that shows a renewal proves nothing, as an earlier try may have written it. objects.py has the rest.
 
@@ -87,7 +90,7 @@ class S3(queue.Engine):
         return {
             stored.mark
             for stored in (state.document.queue if state else ())
-            if stored.owner != self.owner and now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)
+            if stored.owner != self.owner and now - seen.get(stored.mark, now) > stored.proof
         }
 
     @property
@@ -124,6 +127,7 @@ class S3(queue.Engine):
             old = self.find_own(document)
             ttl = self.ttl * self.find_rank(name, document)
             new = old._replace(renewals=old.renewals + 1, ttl=ttl, renewed=self.store.read_clock())
+            new = new._replace(waits=name not in self.entries)
             if name in self.stale_records:
                 new = new._replace(record=self.pack(self.entries[name].record))
             return document.put(new)
@@ -176,7 +180,7 @@ class S3(queue.Engine):
         obstacles, stale = queue.find_obstacles(queue.mark_holds(entries), record.claim), self.find_stale(name)
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
             # Their hosts are probably dead: wait for the proof, which no later contender would wait for either.
-            longest = max(stale[entry.key] for entry in obstacles) * (1 + RATE) + 2 * POLL[1]
+            longest = max(stale[entry.key] for entry in obstacles) + 2 * POLL[1]
             wait = extend(wait, longest, name, obstacles[0].record.host)
         elif obstacles and wait.deadline <= monotonic():
             raise queue.make_busy(obstacles)
@@ -188,12 +192,12 @@ class S3(queue.Engine):
             raise Busy(f"busy: {error}") from None
 
     def find_stale(self, name: str) -> "dict[str, float]":
-        """Return the ttl of each entry that has not been renewed in time, if the store's clock is right, by key."""
+        """Return the proof of each entry that has not been renewed in time, if the store's clock is right, by key."""
         now = self.store.read_clock()
         return {
-            self.make_entry_key(name, stored): stored.ttl
+            self.make_entry_key(name, stored): stored.proof
             for stored in self.objects.states[name].document.queue
-            if now - stored.renewed > stored.ttl * (1 + RATE) + SKEWED
+            if now - stored.renewed > stored.proof + SKEWED
         }
 
     def join(self, name: str, record: "EntryRecord") -> str:
@@ -204,7 +208,7 @@ class S3(queue.Engine):
             if document.find(self.owner) is not None:
                 return document
             number = document.counter + 1
-            new = Stored(self.owner, number, 0, self.ttl, self.store.read_clock(), "", self.pack(record))
+            new = Stored(self.owner, number, 0, self.ttl, self.store.read_clock(), "", self.pack(record), True)
             document = document._replace(counter=number, queue=(*document.queue, new))
             return document.put(new._replace(ttl=self.ttl * self.find_rank(name, document)))
 
