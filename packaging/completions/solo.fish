@@ -85,6 +85,7 @@ complete -c solo -n __fish_use_subcommand -a release -d 'Release names kept by \
 complete -c solo -f -a '(__solo_names)' -n '__fish_seen_subcommand_from release'
 complete -c solo -n '__fish_seen_subcommand_from release' -l dir -x -a '(__fish_complete_directories)' -d 'Use DIR as the directory of names'
 complete -c solo -n '__fish_seen_subcommand_from release' -l pid -x -d 'Release only the hold of the process PID'
+complete -c solo -n '__fish_seen_subcommand_from release' -l via -x -d 'Remove the lock of a dead host at an engine'
 complete -c solo -n __fish_use_subcommand -a history -d 'Show each run and each skip'
 complete -c solo -f -a '(__solo_names)' -n '__fish_seen_subcommand_from history'
 complete -c solo -n '__fish_seen_subcommand_from history' -l dir -x -a '(__fish_complete_directories)' -d 'Use DIR as the directory of names'

@@ -13,10 +13,12 @@ from solo.options import FILE
 class Holder:
     """A holder of a name: a row of `solo list --json`.
 
-    `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the command.
-    `since` is an aware datetime, `directory` the working directory of a run without -n. A value that is not known is
-    None. `user` owns the ticket. Fields of its record about which that user cannot be believed, and pids of processes
-    that cannot be seen from here, are only in `claims`, under their names: "user", "launcher", "child".
+    `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the
+    command. `since` is an aware datetime, `directory` the working directory of a run without -n. A value that is not
+    known is None. At an engine `renewed_ago` and `free_in` are the seconds since the lease was renewed, and until it
+    ends unless it is renewed; `silent` says both in words if the renewal is late. `user` owns the ticket. Fields of
+    its record about which that user cannot be believed, and pids of processes that cannot be seen from here, are only
+    in `claims`, under their names: "user", "launcher", "child".
     """
 
     name: str
@@ -36,6 +38,9 @@ class Holder:
     claims: dict[str, Any] = field(default_factory=dict, hash=False)
     note: Optional[str] = None
     directory: Optional[str] = None
+    renewed_ago: Optional[float] = None
+    free_in: Optional[float] = None
+    silent: Optional[str] = None
 
 
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[AnyPath] = None) -> list[Holder]:

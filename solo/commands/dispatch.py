@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-WITHOUT_VIA = (*KEPT, "clean")
+WITHOUT_VIA = ("hold", "clean")
 PLAIN_FLAGS = {"--json": "json", "--null": "null", "-0": "null", "--all": "all"}  # of list, where typer is missing
 
 

@@ -53,6 +53,7 @@ def run(options: dict[str, Any], names: list[str]) -> int:
             more = "" if options.get("dir") else "each user has separate names; "
             empty = f"no locks {'held' if complete else 'readable'}: {where} ({more}list --all shows idle ones)"
             print_rows(*make_table(COLUMNS, rows, via), "STATE", STYLES, empty)
+            lost += [f"{row['name']}: {format_holder(row)}: {row['silent']}" for row in rows if row["silent"]]
             for text in lost:
                 say(text)
     return 0 if complete and not unknown else SoloError.status
@@ -62,6 +63,10 @@ def find_lost(row: Row, ticket: Any) -> list[str]:
     """Return [what to do about the ticket of `row`], if it is of a process that nobody here can see."""
     remedy = describe_release(ticket)
     return [f"{row['name']}: {describe_owner(ticket)} cannot be seen from here{remedy}"] if remedy else []
+
+
+def format_holder(row: Row) -> str:
+    return f"pid {row['launcher']} on {row['host']}" if row["launcher"] else "another program"
 
 
 def add_usual(rows: list[Row], directory: str | None) -> None:

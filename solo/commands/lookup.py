@@ -196,13 +196,18 @@ def list_known(directory: str | None) -> Iterator[str]:
 def describe_place(options: dict[str, Any]) -> str:
     """Return whose names the options mean: `names of alice, in /home/alice/.local/state/solo`."""
     if is_engine(options):
-        from solo.engines.targets import find_target
-
-        return f"names at {find_target(options['via']).shown}"
+        return f"names at {describe_engine(options)}"
     user = find_user(posix.geteuid())
     if options.get("via") == SOCKET:
         return f"names of {user}, by sockets"
     return f"names in {options['dir']}" if options.get("dir") else f"names of {user}, in {find_base(None)}"
+
+
+def describe_engine(options: dict[str, Any]) -> str:
+    """Return the URL of --via, without secrets."""
+    from solo.engines.targets import find_target
+
+    return find_target(options["via"]).shown
 
 
 def open_living(queue: Any, wanted: Any = is_published, key: Any = None) -> Iterator[Any]:

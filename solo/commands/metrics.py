@@ -13,10 +13,11 @@ from time import time
 from typing import Any
 
 from solo import __version__
+from solo.argv import is_engine
 from solo.commands.list import collect
-from solo.commands.lookup import read_skips, visit_queue
+from solo.commands.lookup import describe_engine, read_skips, visit_queue
 from solo.directories import find_base
-from solo.errors import SoloError
+from solo.errors import SoloError, Unreachable, UsageError
 from solo.history.reader import Totals, find_histories, find_history
 from solo.history.usual import choose_usual
 from solo.identity import read_origin
@@ -32,6 +33,7 @@ SUFFIXES = {"gauge": ("",), "counter": ("",), "summary": ("_sum", "_count")}  # 
 # A name has few runs a day: a histogram of them would be a dozen of nearly empty series for each name.
 # fmt: off
 FAMILIES = (
+    ("solo_engine_up", "gauge", "Whether the engine answered."),
     ("solo_held", "gauge", "Number of holders."),
     ("solo_held_seconds", "gauge", "Seconds for which the oldest holder has held the name."),
     ("solo_waiting", "gauge", "Number of waiters."),
@@ -55,7 +57,9 @@ FAMILIES = (
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the metrics, or replace the file of --output. Return 125 if a name cannot be read; the others are there."""
+    """Print the metrics, or replace the file of --output. Return 125 if a name cannot be read or an engine refuses us; the
+    others are there.
+    """
     samples, generated, complete = collect_samples(options, names)
     # A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
     common = {"dir": os.path.abspath(find_base(options.get("dir"))), "user": find_user(os.geteuid())}
@@ -92,7 +96,7 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
             generated.update({name} if history.events and history.events[-1].is_generated else ())
             skips = count_skips(name, options, origin) if history.totals.skips else 0
             samples[name, FILE] = {**held, **count_runs(history), "solo_skips_in_a_row": skips}
-    rows, complete = collect(options.get("dir"), options.get("via"), names, visit=visit)
+    rows, complete = collect_rows(samples, options, names, visit)
     if complete and held:
         for name, history in histories.items():
             count_killed(samples[name, FILE], name, history, living, options.get("dir"))
@@ -100,6 +104,22 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
     for row in rows:
         add_row(samples.setdefault((row["name"], row["via"]), {**nothing}), row, now)
     return samples, generated, complete and readable
+
+
+def collect_rows(samples: dict[tuple[str, str], Any], options: dict[str, Any], names: list[str], visit: Any) -> Any:
+    """Return what `collect` does. Of an engine that fails there are no rows, but a sample of no name."""
+    if not is_engine(options):
+        return collect(options.get("dir"), options.get("via"), names, visit=visit)
+    up = samples.setdefault(("", describe_engine(options)), {"solo_engine_up": 0})
+    try:
+        found = collect(options.get("dir"), options["via"], names)
+    except UsageError:
+        raise
+    except SoloError as error:
+        say(str(error))
+        return [], isinstance(error, Unreachable)  # that one is reported; a refusal may be our mistake
+    up["solo_engine_up"] = 1
+    return found
 
 
 def count_killed(mine: dict[str, Any], name: str, history: Any, living: set[Any], directory: str | None) -> None:
@@ -171,7 +191,8 @@ def format_metrics(samples: dict[tuple[str, str], Any], generated: set[Any], com
                 value = values[sample]
                 number = value if isinstance(value, int) else f"{value:.3f}"
                 mark = {"generated": "true"} if name in generated else {}
-                lines.append(f"{sample}{format_labels(name=name, via=via, **mark, **common)} {number}")
+                of = {"name": name} if name else {}
+                lines.append(f"{sample}{format_labels(**of, via=via, **mark, **common)} {number}")
     return "\n".join([*lines, "# EOF\n"])
 
 

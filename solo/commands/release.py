@@ -4,8 +4,9 @@ import posix
 from _signal import SIGTERM
 from time import time
 
+from solo.argv import is_engine
 from solo.commands.lookup import open_queue, report_unknown, visit_queues
-from solo.errors import SoloError
+from solo.errors import SoloError, UsageError
 from solo.identity import find_pid, walk_parents
 from solo.journal import Journal, format_token
 from solo.journal_files import ENDED
@@ -30,7 +31,13 @@ MOST_PIDS = 10  # in a message
 
 
 def run(options: "dict[str, Any]", names: "list[str]") -> int:
-    """Release the kept hold of each name. Return 125 if one was not released."""
+    """Release the kept hold of each name, or its dead ones at an engine. Return 125 if one was not released."""
+    if "via" in options:
+        if not is_engine(options):
+            raise UsageError("release --via: not an engine (without --via, release works with files)")
+        from solo.commands import remote
+
+        return remote.release(options, names)
     deepest_first = sorted(dict.fromkeys(names), key=lambda name: -name.count("/"))
     known = [name for name in deepest_first if not report_unknown(name, options, "release")]
     complete = visit_queues(known, options, lambda name, queue: release(name, queue, options))

@@ -17,7 +17,7 @@ from solo.history.reader import parse
 from solo.kernel import FOREVER, read_boot_clock, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim, plan_claims
 from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
-from solo.text.tables import describe_claim
+from solo.text.tables import NO_LEASE, describe_claim
 from solo.text.width import print_clean
 
 LOOK_AGAIN = 0.25  # seconds
@@ -46,9 +46,18 @@ def collect(via: str, names: list[str]) -> list[Any]:
     """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
         entries = [entry for entry in engine.list_entries() if is_within(entry.name, names)]
-    # The hold of a parent for a nested name is listed there. A waiter at the parent has no other entry.
-    listed = [entry for entry in entries if not (entry.is_held and entry.record.claim.mode in INTENTIONS)]
-    return [make_row(entry, engine.where) for entry in listed]
+        # The hold of a parent for a nested name is listed there. A waiter at the parent has no other entry.
+        listed = [entry for entry in entries if not (entry.is_held and entry.record.claim.mode in INTENTIONS)]
+        return [{**make_row(entry, engine.where), **make_renewal_fields(engine, entry)} for entry in listed]
+
+
+def make_renewal_fields(engine: Any, entry: Any) -> dict[str, Any]:
+    """Return the fields of a row that say when its lease was renewed; `silent` is the text if that is too long ago."""
+    renewal = find_renewal(engine, entry)
+    if renewal is None:
+        return NO_LEASE
+    silent = renewal.describe() if renewal.is_late else None
+    return {"renewed_ago": round(renewal.age, 1), "free_in": round(renewal.left, 1), "silent": silent}
 
 
 def collect_runs(via: str, names: list[str]) -> list[Any]:
@@ -79,6 +88,13 @@ def make_row(entry: Any, where: str) -> dict[str, Any]:
         "claims": {},
         "directory": None,
     }
+
+
+def find_renewal(engine: Any, entry: Any) -> Any:
+    """Return when the lease of an entry was renewed, or None if the engine does not say that, or not to us."""
+    with suppress(SoloError):
+        return engine.read_renewal(entry)
+    return None
 
 
 def wait(options: dict[str, Any], names: list[str]) -> int:
@@ -154,8 +170,46 @@ def ask_to_end(engine: Any, name: str, with_waiting: bool) -> tuple[dict[str, st
             complete = False
         else:
             engine.ask_to_end(entry, describe_self())
-            asked[entry.key] = f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
+            asked[entry.key] = describe_owner(entry)
+            if silent := make_renewal_fields(engine, entry)["silent"]:
+                say(f"{name}: {asked[entry.key]} may be dead: {silent}")
     return asked, complete
+
+
+def describe_owner(entry: Any) -> str:
+    record = entry.record
+    if record.launcher is None:
+        return f"another program ({entry.key})"
+    return f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
+
+
+def release(options: dict[str, Any], names: list[str]) -> int:
+    """Remove the entries of each name that nobody renews. Return 125 if one has none."""
+    with look(options["via"], is_view=False) as engine:
+        complete = [release_name(engine, name) for name in names]
+    return 0 if all(complete) else SoloError.status
+
+
+def release_name(engine: Any, name: str) -> bool:
+    """Remove the entries of one name that nobody renews, and print their owners, or why there are none. Return whether
+    there were.
+    """
+    found = [(entry, find_renewal(engine, entry)) for entry in engine.list_entries(name)]
+    silent = [(entry, renewal) for entry, renewal in found if renewal and renewal.is_late]
+    for entry, renewal in silent:
+        engine.remove(entry)
+        risk = f"if its host lives, its command may run {format_duration(renewal.left)} longer, beside the next one"
+        say(f"{name}: removed the lock of {describe_owner(entry)}, {renewal.describe()}: {risk}")
+    if not silent and not found:
+        say(f"{name}: not held (names at {engine.where})")
+    elif not silent:
+        entry, renewal = found[0]
+        why, remedy = "the engine does not say when it was renewed", "solo-engines(7) has the way by hand"
+        if renewal:
+            why = f"it was renewed {format_duration(renewal.age)} ago"
+            remedy = "solo stop ends it" if entry.record.launcher else "end that program"
+        say(f"{name}: cannot release the lock of {describe_owner(entry)}: {why} ({remedy})")
+    return bool(silent)
 
 
 def examine(via: str) -> Iterator[Any]:

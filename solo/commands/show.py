@@ -233,6 +233,7 @@ def describe_hold(row: dict[str, Any]) -> list[Any]:
         f"command: {' '.join(row['command'])}",
         *([f"in:      {row['directory']}"] if row["directory"] else []),
         f"since:   {format_time(row['since'])}",
+        *([f"lease:   {row['silent']}"] if row["silent"] else []),
         *([f"note:    {row['note']}"] if row["note"] else []),
     ]
 

@@ -17,6 +17,9 @@ EXPORT = Option("export", None, kinds.FLAG, None, OUTPUT, "Print shell code that
     'that code fails with the status of solo. Use it as eval "$(solo hold --export ...)".')
 RELEASE_PID = Option("pid", None, kinds.PID, "PID", LIMITS, "Release only the hold of the process PID",
     text="With solo release: release only the hold of the process PID.")
+RELEASE_VIA = Option("via", None, kinds.LINE, "URL", LIMITS, "Remove the lock of a dead host at an engine", excludes=("pid", "dir"),
+    text="With solo release: remove the locks of the names at an engine that nobody renews, as their host is dead; see "
+    "solo-engines(7).")
 KEPT_HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit")
 # fmt: on
 
@@ -37,7 +40,7 @@ KEPT = {
         "Hold the names until the end of --pid, --fd or --for (one is needed), or until solo release; see solo-hold(1).",
         PID, FD, FOR, *[option for option in LAUNCHER_OPTIONS if option.flag in OF_HOLD], EXPORT,
     ),
-    "release": Kept("The names to release.", "Release names kept by 'solo hold'.", DIR, RELEASE_PID),
+    "release": Kept("The names to release.", "Release names kept by 'solo hold'.", DIR, RELEASE_PID, RELEASE_VIA),
 }  # fmt: skip
 
 SUMMARIES = {

@@ -139,7 +139,7 @@ class EngineHold:
 
     def acquire_all(self, wait: Wait) -> "dict[str, Any]":
         """Return our entry for each name. Raises Gone if the lease is lost meanwhile."""
-        entries, record = {}, make_entry_record(self.wanted)
+        entries, record = {}, make_entry_record(self.wanted)._replace(ttl=self.engine.ttl)
         for name, claim in self.claims:
             try:
                 entries[name] = self.engine.acquire(name, record._replace(claim=claim), wait)

@@ -8,6 +8,7 @@ from solo.engines.fields import NamedTuple
 from solo.kernel import decode
 from solo.modes import EXCLUSIVE, MODES, SLOTS, Claim
 from solo.record import Record, clean_note, parse_range, parse_since
+from solo.text.describe import format_duration
 from solo.text.users import find_user
 
 TYPE_CHECKING = False
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
 SKEWED = 1.5  # seconds; some servers report their time in whole seconds
+RENEWALS = 5  # in the life of a lease
+LATE = 2  # periods: a renewal may fail once
 KEPT = 100  # outcomes of a name
 VERSION = 1  # of an entry record: launchers of several versions may share an engine
 # What Engine.examine says of several engines.
@@ -47,6 +50,7 @@ class EntryRecord(NamedTuple):
     since: "float | None" = None
     command: "tuple[str, ...]" = ()
     note: str = ""
+    ttl: "float | None" = None  # of its lease; earlier versions do not store it
 
     def start(self, child: int) -> "EntryRecord":
         """Return the record of the same entry once its command runs, as `child`, from now on."""
@@ -79,6 +83,7 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
             parse_since(known["since"]) - skew,
             tuple(map(str, known["command"])),
             clean_note(str(known.get("note") or "")),
+            parse_since(known["ttl"]) if known.get("ttl") else None,
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return EntryRecord(Claim(EXCLUSIVE))
@@ -111,6 +116,28 @@ class Entry(NamedTuple):
     number: int
     record: EntryRecord
     is_held: bool = False
+
+
+class Renewal(NamedTuple):
+    """The lease of an entry: renewed `age` seconds ago, it ends `left` seconds from now unless it is renewed. It is renewed
+    each `period`.
+    """
+
+    age: float
+    left: float
+    period: float
+
+    @property
+    def is_late(self) -> bool:
+        return self.age > LATE * self.period + SKEWED
+
+    def describe(self) -> str:
+        return f"last renewed {format_duration(self.age)} ago, free in {format_duration(self.left)}"
+
+
+def make_renewal(left: "float | None", ttl: "float | None") -> "Renewal | None":
+    """Return the Renewal of a lease that lives `ttl` seconds without one, of which so many are left; None if unknown."""
+    return Renewal(max(0.0, ttl - left), max(0.0, left), ttl / RENEWALS) if left is not None and ttl else None
 
 
 def describe_skew(server: float) -> "tuple[str, str]":

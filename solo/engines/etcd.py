@@ -11,7 +11,17 @@ from binascii import a2b_base64, b2a_base64
 from time import monotonic, time
 
 from solo.engines import json, network
-from solo.engines.engine import FIRST_COME, KEPT, RESTORED, SKEWED, Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.engine import (
+    FIRST_COME,
+    KEPT,
+    RESTORED,
+    SKEWED,
+    Entry,
+    Gone,
+    describe_skew,
+    make_renewal,
+    parse_entry_record,
+)
 from solo.engines.http import Connection, find_http_date
 from solo.engines.password import Password
 from solo.engines.queue import Engine, sort_queues
@@ -257,6 +267,17 @@ class Etcd(Engine):
         first, end = find_range(self.prefix)
         log, log_end = find_range(f"{self.prefix}{LOGS}/")  # may be large
         return sort_queues(self.read_entries(first, log) + self.read_entries(log_end, end))
+
+    def read_renewal(self, entry):
+        try:
+            lease = str(int(entry.key.rpartition("/")[2], 16))
+            answer = self.call("/v3/lease/timetolive", {"ID": lease}, is_leased=True)
+        except (Gone, ValueError):
+            return None  # it has ended, or is no lease
+        return make_renewal(float(answer.get("TTL", 0)), float(answer.get("grantedTTL", 0)))
+
+    def remove(self, entry):
+        self.call("/v3/kv/deleterange", {"key": pack(entry.key)})
 
     def ask_to_end(self, entry, asker: str):
         lease = entry.key.rpartition("/")[2]

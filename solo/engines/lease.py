@@ -16,8 +16,8 @@ from _signal import SIGKILL, SIGURG
 from _thread import LockType, RLock, allocate_lock, start_new_thread
 from select import POLLIN, poll
 
-from solo.engines.engine import Gone
-from solo.engines.queue import RENEWALS, Engine
+from solo.engines.engine import RENEWALS, Gone
+from solo.engines.queue import Engine
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import read_boot_clock
 from solo.process.wakeup import Wakeup

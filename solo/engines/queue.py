@@ -10,7 +10,7 @@ contender overtakes, and the engine's order is all that the contenders have to a
 
 from time import monotonic, sleep, time
 
-from solo.engines.engine import Entry, EntryRecord, Gone
+from solo.engines.engine import RENEWALS, Entry, EntryRecord, Gone, Renewal
 from solo.engines.fields import NamedTuple
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.kernel import NO_WAIT
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Watch
 
 PAUSE = 0.5  # seconds
-RENEWALS = 5  # in the life of a lease
 
 
 class Wait(NamedTuple):
@@ -50,11 +49,11 @@ class Engine:
     NotImplementedError are each engine's own.
 
     `where` names it in messages, without secrets. `caveat` is a warning that -v prints about every lock there, or "".
-    `ttl` is how many seconds an unrenewed lease lives: as requested, and after `acquire` as granted. `skew` is how many
-    seconds its clock is ahead of this host's, 0 if unknown. `keeps_outcomes` is whether it has log_outcome and
+    `ttl` is how many seconds an unrenewed lease lives: as requested, and after `acquire` as granted. `skew` is how
+    many seconds its clock is ahead of this host's, 0 if unknown. `keeps_outcomes` is whether it has log_outcome and
     read_outcomes. `expires_leases` is whether it ends an unrenewed lease without the help of a contender. `is_view`,
-    which the caller may set before `connect`: create nothing there. `entries` are the entries we hold, by name.
-    `client` makes the requests.
+    which the caller may set before `connect`: create nothing there, and list no entry whose lease is over. `entries`
+    are the entries we hold, by name. `client` makes the requests.
 
     Every method but `acquire` returns within `timeout` seconds. All raise Unreachable if the engine does not answer and
     SoloError if it refuses; Gone only where stated.
@@ -146,6 +145,14 @@ class Engine:
 
     def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         """Return the entries of one name, or of all, each queue in its order."""
+        raise NotImplementedError
+
+    def read_renewal(self, entry: Entry) -> "Renewal | None":
+        """Return when the lease of `entry`, which was read through us, was renewed; None if the engine does not know."""
+        raise NotImplementedError
+
+    def remove(self, entry: Entry) -> None:
+        """Remove an entry of anybody, and wake the waiters behind it. Its owner may live, and notices at its next renewal."""
         raise NotImplementedError
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:

@@ -10,7 +10,16 @@ import posix
 from time import monotonic, sleep, time
 
 from solo.engines import network
-from solo.engines.engine import FIRST_COME, KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import (
+    FIRST_COME,
+    KEPT,
+    Entry,
+    Gone,
+    describe_skew,
+    make_renewal,
+    parse_entry_record,
+    pick_between,
+)
 from solo.engines.queue import Engine, sort_queues
 from solo.engines.resp import Connection, Refused
 from solo.errors import SoloError, Unreachable, UsageError
@@ -228,6 +237,12 @@ class Redis(Engine):
         while cursor != b"0":
             cursor, keys = self.call("SCAN", cursor or 0, "MATCH", pattern, "COUNT", PAGE)
             yield keys
+
+    def read_renewal(self, entry):
+        return make_renewal(self.call("PTTL", encode(entry.key)) / 1000, entry.record.ttl)
+
+    def remove(self, entry):
+        self.run(LEAVE, [make_key(entry.name), encode(entry.key)], encode(entry.key).rpartition(b":")[2])
 
     def ask_to_end(self, entry, asker: str):
         self.run(ASK, [encode(entry.key)], encode(asker))

@@ -26,6 +26,8 @@ MODES = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
 MODES |= {INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"}
 GAP = 2  # cells between two columns on a terminal
 NAME, NOTE = "NAME", "NOTE"
+# Fields of a row about its lease at an engine: seconds, seconds, and both in words if its renewal is late.
+NO_LEASE: dict[str, Any] = {"renewed_ago": None, "free_in": None, "silent": None}
 LEAST = 16  # cells of the last column, the command
 
 
@@ -156,6 +158,7 @@ def make_row(name: str, where: str, ticket: Any, record: Any) -> dict[str, Any]:
         "ticket": ticket.number,
         "claims": claims,
         "directory": record and find_directory(ticket),
+        **NO_LEASE,
     }
 
 

@@ -11,7 +11,7 @@ import time
 from datetime import datetime
 
 import pytest
-from conftest import PATIENCE, do_when, finish, read_line, read_state, until, wait_dead
+from conftest import PATIENCE, do_when, finish, kill, read_line, read_state, until, wait_dead
 from fleet import Clock, describe
 from observed import list_loaded
 from proxy import HOLE, REQUEST, Proxy
@@ -571,6 +571,43 @@ def test_doctor_reports_the_engine_and_fails_without_it(fleet):
     assert b"ttl" in result.stdout or b"lease" in result.stdout
     fleet.url = fleet.server.make_url(find_port())
     assert fleet.run("a", "doctor").returncode == 1
+
+
+def test_silent_holder_is_shown_and_its_lock_can_be_removed(fleet):
+    holder = fleet.hold("a", fleet.job, "--ttl", "30s")
+    refused = fleet.run("b", "release", "--via", fleet.url, fleet.job)
+    assert (
+        refused.returncode == 125
+        and b": it was renewed " in refused.stderr
+        and fleet.list(fleet.job)[0]["silent"] is None
+    )
+
+    kill(holder)
+    until(lambda: collect(str(fleet.lab.path / "nowhere"), fleet.url, [fleet.job])[0][0]["silent"])
+
+    [row] = fleet.list(fleet.job)
+    assert row["state"] == "held" and 12 < row["renewed_ago"] and 0 < row["free_in"] < 22
+    shown = fleet.run("b", "list", fleet.job).stderr.decode() + fleet.run("b", "show", fleet.job).stdout.decode()
+    assert shown.count(" ago, free in ") == 2 and f"{fleet.job}: pid {holder.pid} on " in shown
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+    removed = fleet.run("b", "release", "--via", fleet.url, fleet.job)
+    assert (removed.returncode, removed.stderr.count(b"\n")) == (0, 1)
+    assert b"removed the lock of pid" in removed.stderr and b"its command may run" in removed.stderr
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
+    gone = fleet.run("b", "release", "--via", fleet.url, fleet.job)
+    assert gone.returncode == 125 and b"not held (names at " in gone.stderr
+
+
+def test_metrics_say_whether_the_engine_answers_and_keep_those_of_the_host(fleet):
+    fleet.run("a", "-n", fleet.job, "true")
+    up = fleet.run("a", "metrics")
+    fleet.url = fleet.server.make_url(find_port())
+    down = fleet.run("a", "metrics")
+
+    assert [(one.returncode, one.stderr.count(b"\n")) for one in (up, down)] == [(0, 0), (0, 1)]
+    for text, is_up in (up.stdout.decode(), 1), (down.stdout.decode(), 0):
+        assert [line.split()[-1] for line in text.splitlines() if line.startswith("solo_engine_up{")] == [str(is_up)]
+        assert f'solo_runs_total{{name="{fleet.job}",via="file"' in text
 
 
 # --- once per period ----------------------------------------------------------------------------------------------------------

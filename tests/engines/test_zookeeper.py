@@ -206,6 +206,27 @@ def test_request_to_end_lasts_as_long_as_the_session_that_made_it(server, engine
     assert engine.renew() is None
 
 
+def test_renewals_of_a_running_command_are_marked_and_the_mark_keeps_no_lock(server, engine):
+    """Views read the mark. Whoever removes it ends no command; whoever removes the entry does."""
+    entry = engine.acquire("marked", RECORD._replace(ttl=engine.ttl), NOT_LONG)
+    client, mark = server.open(), engine.make_mark()
+    engine.renew()
+    assert client.exists(mark) is None  # of a run shorter than a period there is none
+    engine.record_child(7)
+    engine.renew()
+    first = client.exists(mark)
+    engine.renew()
+    assert client.exists(mark).version > first.version and engine.list_entries("marked")
+
+    client.delete(mark)
+    engine.renew()
+    assert engine.read_renewal(engine.list_entries("marked")[0]).left > 0
+    client.delete(entry.key)
+    with pytest.raises(Gone):
+        engine.renew()
+    client.stop()
+
+
 def test_password_protects_entries_and_is_never_shown(server):
     target, known = parse_url(server.url + "/guarded"), {"user": "ops", "password": "s3cret:with colon"}
     secrets = (known, known, {}, {**known, "password": "wrong"})

@@ -54,7 +54,9 @@ def invent_entry_record(rng, claim=None):
     slot = [list(pair) for pair in some.slot(rng, claim)]
     launcher, child, since = some.number(rng), rng.choice((None, 5)), float(some.number(rng))
     words, note = (some.text(rng), "-x"), rng.choice(("", "until noon", "été"))
-    return engine.EntryRecord(claim, slot, some.text(rng), "root", launcher, child, since, words, note)
+    return engine.EntryRecord(
+        claim, slot, some.text(rng), "root", launcher, child, since, words, note, rng.choice((None, 15.0))
+    )
 
 
 def make_entry_record(rng) -> bytes:

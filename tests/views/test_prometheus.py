@@ -235,7 +235,7 @@ def test_alerts_and_queries_use_metrics_and_variables_that_exist():
     texts = [" ".join(rule["expr"] for rule in list_rules()), " ".join(query for _, query in QUERIES)]
     in_alerts, in_queries = (set(re.findall(r"\bsolo_\w+", text)) for text in texts)
 
-    for_alerts = "last_failure_timestamp_seconds killed_runs usual_seconds overdue_after_seconds"
+    for_alerts = "last_failure_timestamp_seconds killed_runs usual_seconds overdue_after_seconds engine_up"
     assert in_alerts and in_alerts <= METRICS
     assert in_queries == METRICS - {f"solo_{key}" for key in for_alerts.split()}
     assert set(re.findall(r"\$\w+", texts[1])) == set(VARIABLES)

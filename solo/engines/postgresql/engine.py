@@ -11,7 +11,16 @@ row changes.
 import posix
 from time import monotonic
 
-from solo.engines.engine import FIRST_COME, KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import (
+    FIRST_COME,
+    KEPT,
+    Entry,
+    Gone,
+    describe_skew,
+    make_renewal,
+    parse_entry_record,
+    pick_between,
+)
 from solo.engines.postgresql.link import Link, hash_name, make_key
 from solo.engines.queue import Engine, find_index, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
@@ -254,6 +263,14 @@ class PostgreSQL(Engine):
     def list_entries(self, name=None) -> list:
         rows = self.read_rows("") if name is None else self.read_rows("and name = $1", name)
         return sort_queues(self.make_entries(rows))
+
+    def read_renewal(self, entry):
+        left = "select extract(epoch from expires - clock_timestamp()) from TABLE where number = $1"
+        known = self.ask(left, entry.number)
+        return make_renewal(float(known[0][0]), entry.record.ttl) if known else None
+
+    def remove(self, entry):
+        self.notify("delete from TABLE where number = $1", entry.number)
 
     def ask_to_end(self, entry, asker: str):
         self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)

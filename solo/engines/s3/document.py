@@ -10,9 +10,9 @@ command begins. Earlier versions do not write that; their entries count as holdi
 import posix
 
 from solo.engines import json
+from solo.engines.engine import RENEWALS
 from solo.engines.fields import NamedTuple
 from solo.engines.lease import LONGEST, RATE
-from solo.engines.queue import RENEWALS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

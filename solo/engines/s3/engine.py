@@ -33,7 +33,17 @@ renewed, and a contender without --wait waits for the end of such an entry inste
 from time import monotonic, sleep, time
 
 from solo.engines import json, queue
-from solo.engines.engine import FIRST_COME, SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import (
+    FIRST_COME,
+    RENEWALS,
+    SKEWED,
+    Entry,
+    Gone,
+    Renewal,
+    describe_skew,
+    parse_entry_record,
+    pick_between,
+)
 from solo.engines.lease import RATE
 from solo.engines.s3.document import Document, Stored
 from solo.engines.s3.objects import Contended, Foreign, Objects, make_word
@@ -95,11 +105,11 @@ class S3(queue.Engine):
 
     @property
     def period(self) -> float:
-        return min(self.lives.values(), default=self.ttl) / queue.RENEWALS
+        return min(self.lives.values(), default=self.ttl) / RENEWALS
 
     def renew(self) -> "str | None":
         sent, deadline, yields = monotonic(), self.objects.find_deadline(), None
-        if self.period > self.ttl / queue.RENEWALS:  # there is time
+        if self.period > self.ttl / RENEWALS:  # there is time
             deadline, yields = sent + self.period, self.yields
         if not self.joined:
             self.objects.repeat(deadline, "GET", self.objects.prefix + PROBE, {})  # `solo doctor` measures it
@@ -153,7 +163,7 @@ class S3(queue.Engine):
         first = document.queue[0]
         # A holder that has just waited has the longer ttl of its former place until it renews.
         age, ttl = self.store.read_clock() - first.renewed, min(first.ttl, self.ttl)
-        period = ttl / queue.RENEWALS
+        period = ttl / RENEWALS
         # Not until a moment: a poll of each waiter in a crowd would cost more requests than its write.
         return max(0.0, period - age) + pick_between(0, period / 2) if period / 2 < age < ttl / 2 else 0.0
 
@@ -168,7 +178,7 @@ class S3(queue.Engine):
             # Until then no contender removes our entries.
             end = max(self.lease_end, self.objects.find_deadline())
             for name in list(self.joined):
-                self.remove(name, end)
+                self.remove_own(name, end)
         finally:
             self.owner, self.joined, self.entries, self.lives = make_word(), [], {}, {}
             self.stale_records.clear()
@@ -219,11 +229,11 @@ class S3(queue.Engine):
 
     def leave(self, name: str) -> None:
         if name in self.joined:
-            self.remove(name, self.objects.find_deadline())
+            self.remove_own(name, self.objects.find_deadline())
             self.joined.remove(name)
             self.lives.pop(name, None)
 
-    def remove(self, name: str, end: float) -> None:
+    def remove_own(self, name: str, end: float) -> None:
         self.forget_stale(name)
         self.objects.change(name, lambda document: drop(document, lambda stored: stored.owner == self.owner), end)
 
@@ -291,10 +301,21 @@ class S3(queue.Engine):
             except Foreign:
                 entries.append(Entry(one, self.objects.make_key(one), 0, parse_entry_record(b"")))
                 continue
-            stale = self.find_stale(one)
+            stale = self.find_stale(one) if self.is_view else {}
             known = self.make_entries(one, self.objects.states[one].document)
             entries += [entry for entry in known if entry.key not in stale]
         return queue.sort_queues(entries)
+
+    def read_renewal(self, entry: Entry) -> "Renewal | None":
+        stored = self.objects.states[entry.name].document.find(entry.key.rpartition("#")[2])
+        if stored is None:
+            return None
+        age = max(0.0, self.store.read_clock() - stored.renewed)
+        return Renewal(age, max(0.0, stored.proof - age), stored.ttl / RENEWALS)
+
+    def remove(self, entry: Entry) -> None:
+        owner = entry.key.rpartition("#")[2]
+        self.objects.change(entry.name, lambda document: drop(document, lambda stored: stored.owner == owner))
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:
         owner = entry.key.rpartition("#")[2]

@@ -13,7 +13,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol import serialization as zk
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from solo.engines.engine import FIRST_COME, KEPT, RESTORED, Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.engine import FIRST_COME, KEPT, RESTORED, Entry, Gone, describe_skew, make_renewal, parse_entry_record
 from solo.engines.network import make_tls
 from solo.engines.queue import Engine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
@@ -21,7 +21,7 @@ from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 
 PREFIX = "solo"
-ENDS, ONCES, LOGS = ".end", ".once", ".log"  # no name starts with a dot
+ENDS, ONCES, LOGS, MARKS = ".end", ".once", ".log", ".renewed"  # no name starts with a dot
 PERSISTENT, EPHEMERAL, CONTAINER = 0, 1, 4
 ANY = -1  # version
 
@@ -41,6 +41,8 @@ class ZooKeeper(Engine):
         self.client = self.session = Session(target, tls, ttl, timeout)
         self.entries = {}  # our held entries by name
         self.seen = {}  # mzxid by key, in the queue as it was last read
+        self.runs = False  # our command
+        self.is_marked = None  # whether our znode below MARKS is there; None before the first try
         self.knows_skew = False
 
     @property
@@ -55,17 +57,38 @@ class ZooKeeper(Engine):
         deadline = monotonic() + self.timeout
         self.session.connect(deadline)
         held = [zk.CheckVersion(entry.key, ANY) for entry in self.entries.values()]
+        if held and self.is_marked:
+            held.append(zk.SetData(self.make_mark(), b"", ANY))
         *agreed, ends = self.session.ask(
             *([zk.Transaction(held)] if held else []), zk.GetChildren(f"{self.prefix}/{ENDS}", None), deadline=deadline
         )
         if any(isinstance(result, Exception) for results in agreed for result in results):
+            if self.is_marked and isinstance(agreed[0][-1], NoNodeError):
+                self.is_marked = False
+                return self.renew()  # without the mark that somebody removed
             raise Gone("its znode was removed")
+        if self.runs and self.is_marked is None:
+            self.mark()
         known = [] if isinstance(ends, NoNodeError) else ends
         for end in [one for one in known if one.startswith(self.format_session() + "-")][:1]:
             [asked] = self.session.ask(zk.GetData(f"{self.prefix}/{ENDS}/{end}", None), deadline=deadline)
             if not isinstance(asked, NoNodeError):
                 return (asked[0] or b"").decode(errors="replace") or "another contender"
         return None
+
+    def mark(self):
+        """Create the znode whose mtime is the time of our last renewal, for views. A run shorter than a period has none."""
+        try:
+            self.is_marked = self.create(self.make_mark(), b"", EPHEMERAL)
+        except SoloError:
+            self.is_marked = False
+
+    def make_mark(self, session: str = "") -> str:
+        return f"{self.prefix}/{MARKS}/{session or self.format_session()}"
+
+    def record_child(self, pid: int):
+        super().record_child(pid)
+        self.runs = True
 
     def release(self):
         self.entries = {}
@@ -170,6 +193,19 @@ class ZooKeeper(Engine):
             return sort_queues(self.read_queue(name))
         names = [decode(unquote_to_bytes(child)) for child in children if child[:1] != "."]
         return sort_queues([entry for name in names for entry in self.read_queue(name)])
+
+    def read_renewal(self, entry):
+        if not self.knows_skew or not entry.is_held:
+            return None
+        marks = self.make_mark(entry.key.rpartition("/")[2]), entry.key
+        times = [
+            one.mtime for one in self.session.ask(*(zk.Exists(one, None) for one in marks)) if hasattr(one, "mtime")
+        ]
+        ttl = entry.record.ttl
+        return make_renewal(max(times) / 1000 - self.skew + ttl - time(), ttl) if times and ttl else None
+
+    def remove(self, entry):
+        self.session.ask(zk.Delete(entry.key, ANY))
 
     def ask_to_end(self, entry, asker: str):
         """As Engine.ask_to_end. The request ends with our session."""
