@@ -345,7 +345,9 @@ def test_killed_waiter_leaves_the_queue(lab, victim, via):
 def test_holder_of_a_descriptor_from_outside_is_not_of_the_tree(lab, then):
     """The tree does not wait for it, and it outlives a tree that is killed."""
     tree = f"$SOLO hold --fd 9 other; {then}"
-    caller = lab.start_shell(f"exec 9>>$LAB/opened; $SOLO -n job --tree -- sh -c {shlex.quote(tree)}; echo $?; exec cat")
+    caller = lab.start_shell(
+        f"exec 9>>$LAB/opened; $SOLO -n job --tree -- sh -c {shlex.quote(tree)}; echo $?; exec cat"
+    )
     if "trap" in then:
         read_line(caller)
         assert lab.run("stop", "job", "-k", "0.1").returncode == 0
