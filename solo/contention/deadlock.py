@@ -241,7 +241,7 @@ def describe_circle(circle: "list[Ticket]") -> str:
     for hold, waiting in zip(others[::2], others[1::2]):
         assert hold.record is not None
         assert waiting.record is not None
-        waiter = waiting.record.launcher
+        waiter = waiting.record.holder
         who = "which"
         if waiter != hold.record.holder:
             who = f"in which pid {describe_pid(waiter, *find_origins(waiting))}"

@@ -116,6 +116,17 @@ def test_circle_through_a_container_is_refused(lab):
     assert_refused(outside, inside)
 
 
+def test_waiter_with_tree_is_named_by_the_pid_that_list_shows(lab):
+    first, second = start(lab, "da", "db", wait="-w forever --tree"), start(lab, "db", "da")
+    go(first, lab, "db")
+    [waiter] = [row["launcher"] for row in lab.list("db") if row["state"] == "waiting"]
+
+    go(second)
+
+    assert f"in which pid {waiter} waits for db, " in finish(second)[2]
+    assert finish(first)[1] == "ran\n0\n"
+
+
 def test_waiter_behind_others_is_refused(lab):
     """The holder shares the name with us, but a waiter ahead of us waits for it."""
     first = start(lab, "da", "db", "-s")
