@@ -21,7 +21,8 @@ from solo.kinds import Kind, list_signals
 from solo.options import LAUNCHER_OPTIONS, LOCAL_BACKENDS, SUBCOMMAND_NAMES, Option
 
 METAVARS = {  # of cli.py
-    None: kinds.FLAG, "DIR": kinds.DIRECTORY, "WHERE": kinds.BACKEND, "FILE": kinds.FILE, "DURATION": kinds.DURATION
+    None: kinds.FLAG, "DIR": kinds.DIRECTORY, "WHERE": kinds.BACKEND, "FILE": kinds.FILE, "DURATION": kinds.DURATION,
+    "DURATION|DATE": kinds.DURATION, "N": kinds.COUNT,
 }  # fmt: skip
 BACKENDS = " ".join(LOCAL_BACKENDS)
 SIGNALS = " ".join(name[3:] for name in list_signals() if name != "SIGSTKFLT")  # which Python 3.10 lacks

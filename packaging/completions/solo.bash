@@ -39,7 +39,7 @@ _solo_find_values() {
     --dir|--chdir) values=directories ;;
     --via) values=backends ;;
     --flock|--fcntl|--output) values=files ;;
-    --note|--slots|--wait|-w|--replace-after|--busy-exit|-E|--loud-after|--timeout|-t|--kill-after|-k|--ttl|--once-per|--notify|--pid|--fd|--for|--via|--since|--history) values=nothing ;;
+    --note|--slots|--wait|-w|--replace-after|--busy-exit|-E|--loud-after|--timeout|-t|--kill-after|-k|--ttl|--once-per|--notify|--pid|--fd|--for|--via|--since|--limit|--history) values=nothing ;;
     *) values= ;;
     esac
 }
@@ -53,7 +53,7 @@ _solo_find_flags() {
     stop) flags='--dir --via --kill-after -k --waiting --allow-unknown' names=names ;;
     hold) flags='--pid --fd --for --dir --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --kill-after -k --export' names=names ;;
     release) flags='--dir --pid --via' names=names ;;
-    history) flags='--dir --via --since --json' names=names ;;
+    history) flags='--dir --via --since --failed --limit --json' names=names ;;
     metrics) flags='--dir --via --output' names=names ;;
     top) flags='--dir --via' names=names ;;
     clean) flags='--dir --generated --history' names=names ;;

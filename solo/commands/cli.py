@@ -2,6 +2,8 @@
 
 import os
 import sys
+from datetime import datetime, timedelta
+from time import time
 from typing import Any, Callable, Optional, TypeVar
 
 import typer
@@ -13,7 +15,14 @@ from solo.errors import UsageError
 from solo.kinds import is_number, read_duration, read_word
 from solo.options import DIR, VIA
 
-DURATION, WHERE, FOLDER, FILE = "DURATION", "WHERE", "DIR", "FILE"  # completions know the kind of a value by these
+DURATION, WHERE, FOLDER, FILE, SINCE, COUNT = (
+    "DURATION",
+    "WHERE",
+    "DIR",
+    "FILE",
+    "DURATION|DATE",
+    "N",
+)  # completions know the kind of a value by these
 
 
 def read_value(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
@@ -34,6 +43,31 @@ def read_age(context: typer.Context, parameter: typer.CallbackParam, word: Optio
     if word and is_number(word) and float(word):
         raise UsageError(f"{parameter.opts[0]} {word}: needs a unit (like {word}d for days, {word}s for seconds)")
     return read_value(context, parameter, word)
+
+
+def read_since(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
+    """Return the moment that a duration ago, a date or the begin of a day means. Raises UsageError."""
+    if word is None:
+        return None
+    word = read_word("--since", word)
+    if word in ("today", "yesterday"):
+        day = datetime.now().date() - timedelta(days=word == "yesterday")
+        word = day.isoformat()
+    try:
+        return max(0.0, datetime.fromisoformat(word).timestamp())
+    except ValueError:
+        pass
+    try:
+        return max(0.0, time() - read_duration("--since", word))
+    except UsageError:
+        examples = "(like 12h, 2d, yesterday, 2026-01-31 or '2026-01-31 03:00')"
+        raise UsageError(f"--since {word}: not a duration or a date {examples}") from None
+
+
+def read_limit(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
+    if word is not None and not (word.isascii() and word.isdecimal() and int(word)):
+        raise UsageError(f"{parameter.opts[0]} {word}: not a number above 0")
+    return None if word is None else int(word)
 
 
 def declare(flags: str, help: str, metavar: Optional[str] = None, read: Any = read_value, **rest: Any) -> Any:
@@ -147,7 +181,9 @@ def history(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     via: Text = declare("--via", "Show the last runs that an engine keeps", WHERE),
-    since: Text = declare("--since", "Omit what ended more than DURATION ago", DURATION),
+    since: Text = declare("--since", "Omit what ended before: 12h, yesterday, 2026-01-31", SINCE, read_since),
+    failed: bool = declare("--failed", "Only runs that failed, or whose end is unknown"),
+    limit: Text = declare("--limit", "Only the last N", COUNT, read_limit),
     json: bool = JSON,
 ) -> None: ...
 
@@ -198,7 +234,12 @@ def run(name: str, before: "list[str]", words: "list[str]") -> int:
         choose_colors()
     try:
         with command.make_context(f"solo {name}", before + words) as context:
-            timed = [flag for parameter in command.params if parameter.metavar == DURATION for flag in parameter.opts]
+            timed = [
+                flag
+                for parameter in command.params
+                if parameter.metavar in (DURATION, SINCE)
+                for flag in parameter.opts
+            ]
             typed = {key: value for key, value in context.params.items() if value is not None and value is not False}
             names = [*typed.pop("names", ())]
             check_words(words, names)

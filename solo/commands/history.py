@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from time import localtime, strftime, time
 from typing import Any
@@ -18,17 +19,18 @@ from solo.kinds import name_signal
 from solo.obstacles import list_holds
 from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
-from solo.text.describe import format_span
+from solo.text.describe import format_duration, format_rough, format_span
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
 from solo.text.tables import describe_claim, format_json, format_time, open_console, print_rows, print_table
 from solo.text.users import find_user
-from solo.text.width import clean, measure, pad
+from solo.text.width import clean, measure, pad, print_clean
 from solo.tickets import LIVE, ORPHANED
 
 COLUMNS = "NAME TIME OUTCOME WAITED RAN PID USER HOST NOTE COMMAND".split()
 UNKNOWN, HELD, RELEASED, LEFT = "unknown", "held", "released", "ended"
 SHORTEST_PICTURE = 20  # characters
 LEAST_ROWS, LEAST_NAMES = 10, 3  # of the table, of the picture
+TREND, STEEP = 10, 1.25  # runs that are compared, and how much longer the one half must be
 OTHER_LINES = 9  # headings, the lines about what is left out, a prompt of some lines
 
 
@@ -37,20 +39,41 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     if options.get("via") == SOCKET:
         raise UsageError("history: --via socket keeps no history")
     check_via(options.get("via", FILE))
-    after = time() - options["since"] if "since" in options else 0.0
-    rows, complete = collect(options, names, after)
+    after = options.get("since", 0.0)
+    quiet: list[str] = []
+    rows, complete = collect(options, names, after, quiet)
+    if "failed" in options:
+        rows = [row for row in rows if row["outcome"] in BAD]
+    rows = rows[-options.get("limit", len(rows)) :] if rows else rows
     if options.get("json"):
         print(format_json(rows))
     elif rows and (console := open_console()):
-        print_picture_and_table(console, rows, after, options.get("via"))
+        print_picture_and_table(console, rows, after, options.get("via"), [] if "failed" in options else quiet)
     else:
         columns, lines = make_table(rows, options.get("via"))
-        print_rows(columns, lines, empty=f"no runs known: {describe_place(options)}")
+        print_rows(columns, lines, empty="" if rows else describe_nothing(options, names))
     return 0 if complete else SoloError.status
 
 
-def collect(options: dict[str, Any], names: list[str], after: float = 0.0) -> tuple[Any, ...]:
-    """Return ([a row per run or skip that still runs or ended at `after` or later], whether all could be read)."""
+def describe_nothing(options: dict[str, Any], names: list[str]) -> str:
+    """Return `no runs in the last 12h; the last one: 2026-01-31 03:00:00, ok`, or that none is known."""
+    rows = [] if is_engine(options) or not {"since", "failed"} & options.keys() else collect(options, names)[0]
+    if not rows:
+        return f"no runs known: {describe_place(options)}"
+    kind = "failed runs" if "failed" in options else "runs"
+    span = f" in the last {format_duration(time() - options['since'] + 0.5)}" if "since" in options else ""
+    last = rows[-1]
+    name = "" if names == [last["name"]] else f"{last['name']}, "
+    return f"no {kind}{span}; the last one: {name}{CELLS['TIME'](last)}, {format_outcome(last)}"
+
+
+def collect(
+    options: dict[str, Any], names: list[str], after: float = 0.0, quiet: list[str] | None = None
+) -> tuple[Any, ...]:
+    """Return ([a row per run or skip that still runs or ended at `after` or later], whether all could be read).
+
+    Add to `quiet` the names, not those made from commands, of which all events are earlier.
+    """
     if is_engine(options):
         from solo.commands import remote
 
@@ -63,7 +86,10 @@ def collect(options: dict[str, Any], names: list[str], after: float = 0.0) -> tu
         try:
             if isinstance(history, SoloError):
                 raise history
-            found += list_rows(name, history, options, origin, after)
+            mine = list_rows(name, history, options, origin, after)
+            found += mine
+            if quiet is not None and history.events and not mine and not history.events[-1].is_generated:
+                quiet.append(name)
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
@@ -149,7 +175,7 @@ def format_outcome(row: dict[str, Any]) -> str:
     return name_signal(row["signal"]) if row["outcome"] == SIGNALED else row["outcome"]
 
 
-CELLS = {
+CELLS: dict[str, Any] = {
     "TIME": lambda row: row["time"].replace("T", " ")[: len("2026-01-31 23:59:59")],
     "OUTCOME": format_outcome,
     "WAITED": lambda row: format_span(row["waited"]),
@@ -168,16 +194,25 @@ def format_reason(row: dict[str, Any]) -> str:
 # --- on a terminal -----------------------------------------------------------------------------------------------
 
 
-def print_picture_and_table(console: Any, rows: list[Any], after: float, via: str | None = None) -> None:
-    """Print a picture of all rows, and below it a table of the last ones that fit on the terminal."""
+def print_picture_and_table(
+    console: Any, rows: list[Any], after: float, via: str | None = None, quiet: Sequence[str] = ()
+) -> None:
+    """Print a picture of all rows, and below it a table of the last ones that fit on the terminal.
+
+    In the picture the `quiet` names have a row too: the job that did not run.
+    """
     runs = [row for row in rows if row["outcome"] != decode(UNNOTIFIED)]
-    names = list(dict.fromkeys(row["name"] for row in reversed(runs)))
+    names = list(dict.fromkeys([*[row["name"] for row in reversed(runs)], *quiet]))
     drawn = names[: max(LEAST_NAMES, console.height - LEAST_ROWS - OTHER_LINES)]
     room = max(LEAST_ROWS, console.height - len(drawn) - OTHER_LINES)
     columns, cells = make_table(rows[-room:], via)
     if runs:
         runs = [row for row in runs if row["name"] in drawn]
-        console.print(make_picture(runs, after, time(), console.width, console.encoding), no_wrap=True, overflow="crop")
+        quiet = [name for name in quiet if name in drawn]
+        picture = make_picture(runs, after, time(), console.width, console.encoding, quiet)
+        console.print(picture, no_wrap=True, overflow="crop")
+        for name, trend in find_trends(runs).items():
+            print_clean(f"{name}: {trend}")
         console.print(f"and {len(names) - len(drawn)} more names" if len(names) > len(drawn) else "")
     print_table(console, columns, [list(map(clean, line)) for line in cells], "OUTCOME", find_styles(rows))
     if len(rows) > room:
@@ -201,13 +236,36 @@ def find_styles(rows: list[Any]) -> dict[str, Any]:
     return {format_outcome(row): STYLES.get(row["outcome"], "red") for row in rows}
 
 
-def make_picture(rows: list[Any], after: float, now: float, width: int, encoding: str) -> Any:
-    """Return a line per name: bars for its runs, marks for skips and failures, and how long its runs took."""
+def find_trends(rows: list[Any]) -> dict[str, str]:
+    """Return {name: `59m; 40m a month ago`} of the names whose runs now take plainly longer, or less long, than at first."""
+    by_name: dict[str, list[Any]] = {}
+    for row in rows:
+        if row["outcome"] == OK:
+            by_name.setdefault(row["name"], []).append(row)
+    trends = {}
+    for name, mine in by_name.items():
+        first, last = [sorted(row["ran"] for row in part) for part in (mine[:TREND], mine[-TREND:])]
+        apart = read_time(mine[-1]["time"]) - read_time(mine[0]["time"])
+        is_plain = first[0] > last[-1] or last[0] > first[-1]
+        before, now = find_percentile(first, 50), find_percentile(last, 50)
+        if len(mine) >= 2 * TREND and is_plain and max(before, now) > STEEP * min(before, now):
+            trends[name] = f"{format_rough(now)}; {format_rough(before)} {format_duration(apart)} ago"
+    return trends
+
+
+def make_picture(
+    rows: list[Any], after: float, now: float, width: int, encoding: str, quiet: Sequence[str] = ()
+) -> Any:
+    """Return a line per name: bars for its runs, marks for skips and failures, and how long its runs took.
+
+    The `quiet` names have no row.
+    """
     from rich.text import Text
 
     by_name: dict[str, list[Any]] = {}
     for row in rows:
         by_name.setdefault(row["name"], []).append(row)
+    by_name.update({name: [] for name in quiet})
     begin = max(after, min(read_time(row["time"]) for row in rows))
     marks = MARKS if encoding.lower().startswith("utf") else ASCII_MARKS
     stats = {name: make_stats(mine) for name, mine in by_name.items()}

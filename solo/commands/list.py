@@ -51,7 +51,7 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         else:
             where = describe_place(options) + (", and by sockets" if via is None else "")
             more = "" if options.get("dir") else "each user has separate names; "
-            empty = f"no locks {'held' if complete else 'readable'}: {where} ({more}list --all shows idle ones)"
+            empty = f"no locks {'held' if complete else 'readable'}: {where}\n({more}solo list --all shows idle ones)"
             print_rows(*make_table(COLUMNS, rows, via), "STATE", STYLES, empty)
             lost += [f"{row['name']}: {format_holder(row)}: {row['silent']}" for row in rows if row["silent"]]
             for text in lost:

@@ -4,10 +4,12 @@ import multiprocessing
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import tally
 from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, list_open, read_line, until, write_program
+from written import DAY, Written
 
 from solo import journal, journal_files
 from solo.history import files, reader
@@ -108,6 +110,33 @@ def test_since_keeps_runs_that_have_not_ended(lab):
 
     assert [row["name"] for row in lab.history("--since", "0")] == ["long"]
     assert [row["name"] for row in lab.history("--since", "1h")] == ["long", "short"]
+
+
+def test_history_of_failed_runs_and_of_the_last_ones(lab):
+    for code in (0, 3, 0, 4, 0):
+        lab.run("-n", "job", "--", "sh", "-c", f"exit {code}")
+
+    def read(*words):
+        return [row["code"] for row in lab.history(*words)]
+
+    assert (read("--failed"), read("--limit", "2"), read("--failed", "--limit", "1")) == ([3, 4], [4, 0], [4])
+    assert read("--limit", "9") == [0, 3, 0, 4, 0]
+
+
+def test_history_since_a_day(lab):
+    """Where it is about noon: no day ends meanwhile."""
+    job, now = Written(), time.time()
+    west = time.gmtime(now).tm_hour - 12
+    lab.environment["TZ"] = f"<X>{west}"
+    midnight = now - (now - west * 3600) % DAY
+    for number, start in enumerate((midnight - 2 * DAY, midnight - DAY / 2, midnight), 1):
+        job.run(start, 0.001 * number)
+    job.save(lab, "job")
+    day = time.strftime("%F", time.gmtime(midnight - DAY / 2 - west * 3600))
+
+    found = [len(lab.history("--since", since)) for since in ("today", "yesterday", day, f"{day} 23:59", "9d")]
+
+    assert found == [1, 2, 2, 1, 3]
 
 
 def test_history_is_empty_where_nothing_ran(lab):

@@ -237,7 +237,11 @@ MISTAKES = [
     ("-n job top", "only --dir and --via may precede top (to run a program of this name, type -- before it)"),
     ("list --jsn", "--jsn: no such option (did you mean --json?)"),
     ("stop --kil 3 x", "--kil: no such option (did you mean --kill-after?)"),
-    ("history --since x", "--since x: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)"),
+    (
+        "history --since x",
+        "--since x: not a duration or a date (like 12h, 2d, yesterday, 2026-01-31 or '2026-01-31 03:00')",
+    ),
+    ("history --limit 0", "--limit 0: not a number above 0"),
 ]
 
 

@@ -14,11 +14,12 @@ import pytest
 from conftest import PATIENCE, finish, kill_both, make_full_pipe, read_line, read_state, until
 from observed import parse_metrics
 from tmux import Tmux
+from written import DAY, Written
 
-from solo.commands.history import find_percentile, make_picture
+from solo.commands.history import find_percentile, find_trends, make_picture
 from solo.contention import progress
 from solo.history.usual import FEWEST, LEAST_LONG
-from solo.text.tables import fit
+from solo.text.tables import fit, format_time
 from solo.text.width import measure
 
 MANY = 40  # names, more than a screen has rows
@@ -285,6 +286,48 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
     assert any(row.startswith("busy") and "=" in row and "o" in row for row in plain[1:4])
     assert narrow[0].endswith("50%") and max(map(len, narrow)) <= 58  # not a part of a number
     assert [find_percentile(list(range(1, 101)), percent) for percent in (50, 95, 100)] == [50, 95, 100]
+
+
+@pytest.mark.tool("tmux")
+def test_picture_has_a_row_for_the_job_that_did_not_run(lab, screen):
+    quiet, now = Written(), time.time()
+    quiet.daily(9, now - DAY)
+    quiet.save(lab, "quiet")
+    lab.run("-n", "job", "true")
+
+    lines = screen("history", "--since", "12h").wait_for("ended:0")
+
+    [row] = [line for line in lines if line.startswith("quiet")]
+    assert row.split() == ["quiet", "0", "0", "0", "-", "-", "-"]
+
+
+@pytest.mark.tool("tmux")
+def test_history_without_a_run_in_its_span_says_when_the_last_one_was(lab, screen):
+    job, start = Written(), time.time() - DAY
+    job.run(start, 1)
+    job.save(lab, "job")
+    when = time.strftime("%F %T", time.localtime(start))
+
+    alone = screen("history", "--since", "12h", "job", width=150).wait_for("ended:0")
+    failed = screen("history", "--failed", width=150).wait_for("ended:0")
+
+    assert f"no runs in the last 12h; the last one: {when}, ok" in alone
+    assert f"no failed runs; the last one: job, {when}, ok" in failed
+
+
+def test_trend_is_said_where_it_is_plain():
+    def name_trend(spans):
+        rows = [
+            {"name": "job", "outcome": "ok", "ran": span, "time": format_time(day * DAY)}
+            for day, span in enumerate(spans)
+        ]
+        return find_trends(rows).get("job")
+
+    assert name_trend([2400] * 15 + [3540] * 15) == "59m; 40m 29d ago"
+    assert name_trend([60] * 15 + [30] * 15) == "30s; 1m 29d ago"
+    assert (
+        name_trend([2400] * 15 + [2500] * 15) is name_trend([60, 4000] * 20) is name_trend([1] * 9 + [60] * 9) is None
+    )
 
 
 def test_list_and_show_print_which_slot_of_how_many(lab):
