@@ -45,7 +45,8 @@ def refuse_deadlock(waiting: "Ticket", ignores: "Ignores | None") -> None:
 
     `ignores` is of our policy: which waiters ahead of us leave for us.
     """
-    if not isinstance(waiting, FileTicket):
+    # That of a rehearsal is a FileTicket in any queue.
+    if not (isinstance(waiting, FileTicket) and isinstance(waiting.queue, FileQueue)):
         return
     try:
         before: object = None
@@ -109,7 +110,10 @@ class Look:
     def find_waits(self, pid: int) -> "list[Waiting]":
         """Return the nodes of the waiting tickets of a process."""
         if pid not in self.processes:
-            self.processes[pid] = list(map(self.find_wait, self.list_waiting(pid)))
+            found = list(map(self.find_wait, self.list_waiting(pid)))
+            if pid == posix.getpid() and self.start not in found:
+                found.append(self.start)  # of a rehearsal: the process has no such ticket
+            self.processes[pid] = found
         return self.processes[pid]
 
     def list_waiting(self, pid: int) -> "Iterator[Ticket]":

@@ -54,15 +54,6 @@ def test_held_name_is_explained_as_the_run_would_end(lab):
     assert [file for file in sorted(lab.directory.rglob("*")) if ".seat." not in file.name] == before
 
 
-@pytest.mark.parametrize("name", ["n" * 9, "n" * 10, "n" * 11, "a/long/name/of/a/job", "日本語の仕事"])
-def test_name_of_any_length_is_apart_from_its_holder(lab, name):
-    lab.hold(name)
-
-    status, said = explain(lab, "-n", name, "true")
-
-    assert status == 75 and said[name].startswith("held for ")
-
-
 def test_refusal_is_explained_by_the_error_of_the_run(lab):
     (lab.path / "names").mkdir(mode=0o700)
     (lab.path / "names/in-the-way").touch()
@@ -108,7 +99,7 @@ def test_run_inside_a_run_is_explained(lab):
     until(lambda: lab.count_waiting("y"))
     text = re.sub(r"\d+", "N", finish(outer, b"\n")[2])
     assert re.fullmatch(
-        r"(solo: x: a deadlock: held by pid N .*, which waits for y, held by us \(pid N\)\nN\n)\1", text
+        r"(solo: x: a deadlock: held by pid N .*, in which pid N waits for y, held by us \(pid N\)\nN\n)\1", text
     )
 
 

@@ -105,7 +105,8 @@ def test_wait_behind_a_process_that_it_polls_ends_in_time(old, held):
     ends = [finish(each) for each in waits]
 
     assert [(status, err.count("job: busy: held for ")) for status, _, err in ends] == [(75, 1)] * len(wanted)
-    assert 2 <= (old.path / "trace").read_text().count('".hold.') <= 6 and late.poll() is None
+    # Each look opens the ticket twice.
+    assert 2 <= (old.path / "trace").read_text().count('".hold.') <= 12 and late.poll() is None
     os.kill(process.child, signal.SIGTERM)
     if held == "kept":
         process.wait()
