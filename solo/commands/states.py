@@ -100,9 +100,10 @@ def examine_all(options: dict[str, Any], names: list[str], clock: Clock) -> Iter
 def examine(name: str, history: History, options: dict[str, Any], origin: Any, clock: Clock) -> Job:
     """Return the Job of a name. Raises SoloError if its queue or journal is refused."""
     holds = visit_queue(name, {**options, "via": FILE}, find_holds, origin)
-    health = judge(history.list_runs(), [*holds], clock)
+    health = judge(history.list_runs(), [*holds], clock, history.days)
     if LOST in health.states:  # or it has ended since we read the journal
-        health = judge(find_history(options.get("dir"), name).list_runs(), [*holds], clock)
+        history = find_history(options.get("dir"), name)
+        health = judge(history.list_runs(), [*holds], clock, history.days)
     return Job(name, health, {hold.pids: state for hold, state in holds.items()})
 
 

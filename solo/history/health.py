@@ -23,7 +23,8 @@ differ in digits only, as a date does. `solo hold` runs nothing: its holds only 
 - late: needs two weeks of starts, of which four in five have one at this time a week before, within a slack that the
   distances choose. It must also be longer ago than before that start of last week: a job that was moved is late once.
   A job that starts every second day or less often is late after 1.25 x the longest of its last 20 distances, and on a
-  machine that sleeps at times, so that its nights differ, each job after 1.25 x the longest of all.
+  machine that sleeps at times, so that its nights differ, each job after 1.25 x the longest of all; so is one that
+  starts so often that its journal has less than two weeks of starts, by the figures of the days before.
 - late: a start that was due before the machine came up is `missed` instead: a machine that was off is one event. A
   line is not late once a line of other words has begun since: somebody changed the words.
 """
@@ -31,11 +32,12 @@ differ in digits only, as a date does. `solo hold` runs nothing: its holds only 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from operator import sub
 from time import localtime, mktime
 from typing import NamedTuple
 
-from solo.history.reader import Run
+from solo.history.reader import Day, Run
 from solo.history.usual import DIGITS, FEWEST, STARVED_AFTER, Usual, choose_usual, find_median, is_busy_skip
 from solo.journal_files import ENDED, SKIPPED, STARTED, UNNOTIFIED
 
@@ -69,8 +71,8 @@ class Line:
     """
 
     def __init__(self, runs: list[Run]) -> None:
-        self.runs = sorted(runs, key=find_arrival)
-        self.times = list(map(find_arrival, self.runs))
+        self.runs = sorted(runs, key=lambda run: run.arrival)
+        self.times = [run.arrival for run in self.runs]
         self.starts = [run for run in self.runs if run.event != SKIPPED or is_busy_skip(run.code, run.why or "")]
 
     def find_successes(self, before: float = float("inf")) -> list[tuple[float, bytes]]:
@@ -119,8 +121,8 @@ class Clock(NamedTuple):
     sleeps: bool = False
 
 
-def judge(runs: list[Run], held: list[Held], clock: Clock) -> Health:
-    """Return the Health of a name, from the Runs of its History and its holds."""
+def judge(runs: list[Run], held: list[Held], clock: Clock, days: Sequence[Day] = ()) -> Health:
+    """Return the Health of a name, from the Runs of its History, its holds, and the days before these runs."""
     now = clock.now
     whole = Line([run for run in runs if run.event != UNNOTIFIED and not run.is_kept])
     begun = sorted([run for run in runs if run.start is not None], key=lambda run: run.start)
@@ -140,8 +142,8 @@ def judge(runs: list[Run], held: list[Held], clock: Clock) -> Health:
             found.setdefault(STARVING, line)
         if is_outgrown(line, causes, now):
             found.setdefault(OUTGROWN, line)
-    due = find_due(whole, lines, clock)
-    missed = None if due else find_due(whole, lines, Clock(now))
+    due = find_due(whole, lines, clock, days)
+    missed = None if due else find_due(whole, lines, Clock(now), days)
     if due:
         found[LATE] = due[1]
     for hold in held:
@@ -157,11 +159,6 @@ def judge(runs: list[Run], held: list[Held], clock: Clock) -> Health:
     shown = line.runs[-1:]
     usual = choose_usual(successes, shown[0].words if shown else b"")
     return Health(states, line, usual, due and due[0], missed and missed[0])
-
-
-def find_arrival(run: Run) -> float:
-    """Return when the contender came: a run that waited was due before it started."""
-    return float((run.start or run.time) - (run.waited or 0.0))
 
 
 def group(runs: list[Run]) -> list[Line]:
@@ -241,7 +238,7 @@ def has_run_long(line: Line, run: Run, now: float) -> bool:
 # --- starts that did not come --------------------------------------------------------------------------------------
 
 
-def find_due(whole: Line, lines: list[Line], clock: Clock) -> tuple[float, Line] | None:
+def find_due(whole: Line, lines: list[Line], clock: Clock, days: Sequence[Day]) -> tuple[float, Line] | None:
     """Return (when a start was due, its line) of a command line, or of the name, that is late; None of none."""
     begun: dict[bytes, float] = {}
     for run, time in zip(whole.runs, whole.times):
@@ -249,19 +246,23 @@ def find_due(whole: Line, lines: list[Line], clock: Clock) -> tuple[float, Line]
     newest = max(begun.values(), default=0.0)
     for line in [*lines, whole]:
         is_changed = newest > line.times[-1] if line.times else True
-        due = None if is_changed else find_late(line.times, clock)
+        due = None if is_changed else find_late(line.times, clock, days if line is whole else ())
         if due is not None:
             return due, line
     return None
 
 
-def find_late(times: list[float], clock: Clock) -> float | None:
+def find_late(times: list[float], clock: Clock, days: Sequence[Day] = ()) -> float | None:
     """Return when a start was due after the last of `times`, sorted, that has not come; None if none was.
 
-    One that was due before the machine came up does not count.
+    One that was due before the machine came up does not count. `days` are the figures of the starts before.
     """
     if len(times) < FEWEST:
         return None
+    if days and times[-1] - times[0] < 2 * WEEK <= times[-1] - days[0].first:
+        longest = max(max(day.gap_ms for day in days) / 1000, *map(sub, times[1:], times))
+        is_due = clock.now - max(times[-1], clock.up_since) > BEYOND * longest + LEAST_SLACK
+        return times[-1] + longest if is_due else None
     now, last = clock.now, times[-1]
     distances = find_distances(times)
     usual = find_median(sorted(distances))

@@ -2,7 +2,9 @@
 
 A journal is two files: PAST, then JOURNAL. The last line of `totals` in a file counts the events before that file,
 which neither file still has. So the totals of a name are the totals in PAST, the events of PAST and the events of
-JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and invalid lines are skipped.
+JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and invalid lines are skipped. The lines of `day`
+before the totals are the figures of each of the last days of those earlier events: of a job that starts each minute the
+two files have some days only.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from solo.record import LATEST, parse_note, unquote
 
 Readers = dict[str, Callable[[bytes], Any]]
 TOTALS = b"totals"
+DAY, DAY_SECONDS, MOST_DAYS = b"day", 86400.0, 35
 TAIL = 1 << 10  # bytes; a line of totals is shorter
 TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
 CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
@@ -77,6 +80,10 @@ TOTALS_FIELDS: Readers = {
     **dict.fromkeys(("last_success", "last_failure"), parse_time),
     **dict.fromkeys(LATER_COUNTS, parse_count),
 }
+DAY_FIELDS: Readers = {
+    **dict.fromkeys(("first", "last"), parse_time),
+    **dict.fromkeys(("runs", "skips", "failures", "ends", "ran_ms", "longest_ms", "gap_ms"), parse_count),
+}
 
 
 class Run(SimpleNamespace):
@@ -92,6 +99,11 @@ class Run(SimpleNamespace):
     def is_failure(self) -> bool:
         """Whether the command failed or could not start. A skip is not a failure."""
         return bool(self.event == REFUSED or self.event == ENDED and (self.code or self.is_timed_out or self.is_lost))
+
+    @property
+    def arrival(self) -> float:
+        """When the contender came: a run that waited was due before it started."""
+        return float((self.start or self.time) - (self.waited or 0.0))
 
     @property
     def is_success(self) -> bool:
@@ -132,11 +144,47 @@ class Totals(SimpleNamespace):
             self.ran_ms += self.last_ran_ms
 
 
+class Day(SimpleNamespace):
+    """The figures of the contenders that came on one day, by UTC: those of DAY_FIELDS, 0 by default.
+
+    They came from `first` to `last`, seconds since the epoch; `gap_ms` is the longest time from one to the next.
+    """
+
+    first: float
+    last: float
+    longest_ms: int
+    gap_ms: int
+
+    def __init__(self, **figures: float) -> None:
+        super().__init__(**{**dict.fromkeys(DAY_FIELDS, 0), **figures})
+
+    @property
+    def number(self) -> int:
+        return int(self.first // DAY_SECONDS)
+
+    def add(self, run: Run, before: float) -> None:
+        """Count one event, after a contender that came at `before`."""
+        if run.event == ENDED:
+            self.ends += 1
+            self.ran_ms += round(run.ran * 1000)
+            self.longest_ms = max(self.longest_ms, round(run.ran * 1000))
+        else:
+            self.first, self.last = min(self.first, run.arrival), max(self.last, run.arrival)
+            self.gap_ms = max(self.gap_ms, round((run.arrival - before) * 1000))
+        self.runs += run.event == STARTED
+        self.skips += run.event == SKIPPED
+        self.failures += run.is_failure
+
+
 class History(NamedTuple):
-    """The history of one name: `events` as they were written, and the totals over all events ever written."""
+    """The history of one name: `events` as they were written, and the totals over all events ever written.
+
+    `days` are the figures of the last days before these events.
+    """
 
     events: list[Run]
     totals: Totals
+    days: Sequence[Day] = ()
 
     def list_runs(self) -> list[Run]:
         """Return one Run per run or other event, in order of start: the end of a run replaces its start."""
@@ -190,7 +238,7 @@ def read_history(name: str, place: Directory, after: float = 0.0) -> History:
         raise SoloError(f"cannot read the journal in {place.path}: {error.strerror}") from None
     totals, events = parse(name, past)
     events += parse(name, now)[1]
-    return History(events, add_up(totals, events))
+    return History(events, add_up(totals, events), (*parse_days(past),))
 
 
 def read_since(place: Directory, after: float) -> tuple[bytes, bytes]:
@@ -257,10 +305,43 @@ def parse_totals(rest: bytes) -> Totals:
     return Totals(**{field: read(fields[make_key(field)]) for field, read in TOTALS_FIELDS.items()})
 
 
-def format_totals(totals: Totals) -> bytes:
+def parse_days(data: bytes) -> list[Day]:
+    """Return the days in a journal's text, in order. Of a day the last one counts: others were written in vain."""
+    days: dict[int, Day] = {}
+    for text in data.split(b"\n")[:-1]:
+        if text.startswith(DAY + b" "):
+            try:
+                fields = dict(pair.split(b"=", 1) for pair in text.split(b" ")[2:])
+                day = Day(**{field: read(fields[make_key(field)]) for field, read in DAY_FIELDS.items()})
+            except (ValueError, KeyError):
+                continue
+            days[day.number] = day
+    return [days[number] for number in sorted(days)]
+
+
+def add_days(days: list[Day], events: list[Run]) -> list[Day]:
+    """Return the last MOST_DAYS of `days` and of those of `events`."""
+    known = {day.number: day for day in days}
+    before = max([day.last for day in days], default=None)
+    for run in sorted(events, key=lambda run: run.time):
+        if run.is_kept or run.event == UNNOTIFIED:
+            continue
+        came = run.arrival
+        day = known.setdefault(int(came // DAY_SECONDS), Day(first=came, last=came))
+        day.add(run, came if before is None else before)
+        before = max(came, before or 0.0)
+    return [known[number] for number in sorted(known)[-MOST_DAYS:]]
+
+
+def format_line(event: bytes, values: Any, fields: Readers) -> bytes:
+    """Return the line of totals or of a day."""
     forms: dict[object, bytes] = {parse_count: b" %b=%d", parse_time: b" %b=%.3f"}
-    parts = [forms[read] % (make_key(field), getattr(totals, field)) for field, read in TOTALS_FIELDS.items()]
-    return b"totals 0" + b"".join(parts) + b"\n"
+    parts = [forms[read] % (make_key(field), getattr(values, field)) for field, read in fields.items()]
+    return event + b" 0" + b"".join(parts) + b"\n"
+
+
+def format_totals(totals: Totals) -> bytes:
+    return format_line(TOTALS, totals, TOTALS_FIELDS)
 
 
 def make_key(field: str) -> bytes:
@@ -292,8 +373,12 @@ def rotate(place: Directory, journal: int) -> bool:
         return True  # another process rotated it
     tail = os.pread(journal, TAIL, max(0, stat.st_size - TAIL))
     if parse("", tail.splitlines(True)[-1])[0] is None:  # else an earlier attempt wrote the totals, but did not rename
-        line = b"\n" + format_totals(add_up(*parse("", read_journal(place, PAST)[0])))
-        if os.write(journal, line) < len(line):
+        past = read_journal(place, PAST)[0]
+        totals, events = parse("", past)
+        days = add_days(parse_days(past), events)
+        lines = [format_line(DAY, day, DAY_FIELDS) for day in days] + [format_totals(add_up(totals, events))]
+        text = b"\n" + b"".join(lines)
+        if os.write(journal, text) < len(text):
             return False
     try:
         os.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)

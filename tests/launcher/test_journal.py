@@ -5,14 +5,16 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import tally
 from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, list_open, read_line, until, write_program
-from written import DAY, Written
+from written import DAY, MINUTE, Written
 
-from solo import journal, journal_files
+from solo import directories, journal, journal_files
 from solo.history import files, reader
+from solo.history.health import Clock, judge
 from solo.history.reader import Totals, find_histories, format_totals
 
 
@@ -344,6 +346,78 @@ def test_totals_are_read_as_they_were_written(lab):
     totals = Totals(last_success=4.0, last_failure=5.5, **dict(zip(counts, range(1, 10))))
 
     assert reader.parse("job", format_totals(totals)) == (totals, [])
+
+
+def fill_month(lab, days=40, every=MINUTE):
+    """Let a job run each minute for days, the last one yesterday, with a rotation each second day. Return its last start."""
+    lab.run("-n", "job", "true")
+    file = lab.find_journal("job")
+    today = time.time() // DAY * DAY
+    for day in range(days, 0, -1):
+        job = Written()
+        job.number = (days - day) * DAY  # of tokens
+        for start in range(0, DAY, every):
+            job.run(today - day * DAY + start, 5 + (day == 20), code=int(start == 0))
+        job.skip(today - day * DAY + DAY / 2 + 1)
+        with file.open("w" if day % 2 == 0 else "a") as journal:
+            journal.writelines(line for _, line in job.lines)
+        if day % 2 and day > 1:
+            assert rotate(file.parent)
+    return today - every
+
+
+def rotate(folder):
+    place = directories.Directory(os.open(folder, os.O_RDONLY), str(folder), 0o700, False)
+    journal = os.open(folder / ".journal", os.O_RDWR | os.O_APPEND)
+    try:
+        return reader.rotate(place, journal)
+    finally:
+        os.close(journal)
+        os.close(place.fd)
+
+
+def test_job_of_each_minute_keeps_a_month_of_its_figures(lab):
+    """A line a day, in the two files that it had before; they say when the job no longer starts."""
+    last = fill_month(lab)
+
+    history = dict(find_histories(str(lab.directory), []))["job"]
+
+    assert len(history.days) == 35 and len(history.events) < 4 * 2 * DAY / MINUTE + 9
+    figures = "runs skips failures ends ran_ms longest_ms gap_ms".split()
+    each = [tuple(getattr(day, figure) for figure in figures) for day in history.days]
+    assert set(each) == {
+        (1440, 1, 1, 1440, 7_200_000, 5000, MINUTE * 1000),
+        (1440, 1, 1, 1440, 8_640_000, 6000, MINUTE * 1000),
+    }
+    found = [
+        judge(history.list_runs(), [], Clock(last + late), history.days).state for late in (6 * MINUTE, 7 * MINUTE)
+    ]
+    assert found == ["ok", "late"]
+    assert re.search(
+        rb"\nearlier, since \S+: 50400 runs, 35 failed, 35 skips, at most 6.0s\n", lab.run("show", "job").stdout
+    )
+    assert (
+        sum(line.count(b"\nday 0 ") for line in map(Path.read_bytes, lab.find_journal("job").parent.iterdir()))
+        <= 2 * 35
+    )
+
+
+def test_day_that_two_rotations_cut_is_one(lab):
+    def write(*starts):
+        job = Written()
+        for start in starts:
+            job.run(start, 1)
+        file.write_text("".join(line for _, line in job.lines))
+
+    lab.run("-n", "job", "true")
+    file = lab.find_journal("job")
+    for starts in ((10, 20), (100, 130), (200,)):
+        write(*starts)
+        assert rotate(file.parent)
+
+    [day] = dict(find_histories(str(lab.directory), []))["job"].days
+
+    assert (day.first, day.last, day.runs, day.gap_ms) == (10, 130, 4, 80_000)
 
 
 def test_totals_of_earlier_versions_are_read():

@@ -57,9 +57,15 @@ def write_journal(rng) -> tuple:
 
 def make_journal(rng) -> bytes:
     lines = [line for _ in range(rng.randrange(3)) for line in write_journal(rng)[0]]
+    if rng.random() < 0.2:
+        lines.insert(rng.randrange(len(lines) + 1), reader.format_line(b"day", make_day(rng), reader.DAY_FIELDS))
     if rng.random() < 0.4:
         lines.insert(rng.randrange(len(lines) + 1), reader.format_totals(make_totals(rng)))
     return b"".join(lines)
+
+
+def make_day(rng):
+    return reader.Day(**{field: read(b"%d" % some.number(rng)) for field, read in reader.DAY_FIELDS.items()})
 
 
 def make_totals(rng):
@@ -161,7 +167,7 @@ def check_journals(data: bytes):
     before = reader.read_history("job", place)
     totals, events = reader.parse("job", past + b"\n")
     expected = events + reader.parse("job", now)[1]
-    same(before, reader.History(expected, reader.add_up(totals, expected)))
+    same(before, reader.History(expected, reader.add_up(totals, expected), (*reader.parse_days(past + b"\n"),)))
     if now.strip(b"\n"):
         expect_same_counts_after_rotation(place, before, now)
 

@@ -13,7 +13,8 @@ OBJECTS = {key: known for key, known in SCHEMA["$defs"].items() if "properties" 
 # Each key of 0.2.0 and later. A line of this table only grows.
 KEYS = {
     "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue usual_range renewed_ago free_in silent",
-    "name": "name via path journal skips holds waiting runs state reason",
+    "name": "name via path journal skips holds waiting runs state reason days",
+    "day": "first last runs skips failures mean longest",
     "job": "name state states reason last ago outcome code signal usual usual_range skipped starts due missed command",
     "verdict": "command names mode slots take directory via outcome name reason place status",
     "process": "pid depth state cpu_seconds resident_bytes seconds command",
