@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 
 from solo.commands import history as runs
 from solo.commands.list import show_usual
-from solo.commands.lookup import describe_place, report_unknown, visit_queue
+from solo.commands.lookup import describe_place, open_existing, report_unknown, visit_queue
 from solo.errors import SoloError, UsageError
 from solo.history.health import BAD, LATE, LONG, LOST, NEW, OUTGROWN, STARVING, STATES, Clock, Health, Held, judge
-from solo.history.names import ForeignName
-from solo.history.reader import History, find_histories, find_history
+from solo.history.names import ForeignName, find_files
+from solo.history.reader import History, Totals, find_histories, find_history
 from solo.identity import read_origin, read_stat
 from solo.journal import WORDS_LIMIT
 from solo.journal_files import STARTED
-from solo.kernel import decode, encode, read_boot_clock, say
+from solo.kernel import close, decode, encode, read_boot_clock, say
+from solo.modes import INTENTIONS
 from solo.obstacles import list_holds
 from solo.options import FILE
 from solo.process.owners import is_orphaned
@@ -26,7 +27,7 @@ from solo.record import quote_words
 from solo.text.describe import format_duration, format_usual
 from solo.text.tables import format_json, format_time, print_rows
 from solo.text.width import print_clean
-from solo.tickets import ORPHANED
+from solo.tickets import HOLD, ORPHANED
 
 COLUMNS = "NAME STATE LAST AGO OUTCOME USUAL SKIPPED COMMAND".split()
 STYLES = {**dict.fromkeys(BAD, "bold red"), "late": "bold yellow", "long": "bold yellow", "running": "green"}
@@ -86,20 +87,39 @@ def read_clock() -> Clock:
 def examine_all(options: dict[str, Any], names: list[str], clock: Clock) -> Iterator[Job | SoloError]:
     """Yield the Job of each name with a journal or a hold, or the reported error of one that cannot be read."""
     origin = read_origin()
-    for name, history in find_histories(options.get("dir"), names):
+    for name, history in find_known(options.get("dir"), names):
         try:
             if isinstance(history, SoloError):
                 raise history
-            if history.events:
-                yield examine(name, history, options, origin, clock)
+            job = examine(name, history, options, origin, clock)
+            if history.events or job.living:
+                yield job
         except SoloError as error:
             say(f"{name}: {error}")
             yield error
 
 
+def find_known(directory: str | None, names: list[str]) -> Iterator[tuple[str, History | SoloError]]:
+    """Yield (name, History or why it is refused) of each name with a journal, then of the others with a hold."""
+    seen = set()
+    for name, history in find_histories(directory, names):
+        if isinstance(history, SoloError) or history.events:
+            seen.add(name)
+            yield name, history
+    place = open_existing(directory)
+    if place is None:
+        return
+    try:
+        for name, _, files in find_files(place, names):
+            if name not in seen and any(file.startswith(HOLD) for file in files):
+                yield name, History([], Totals())
+    finally:
+        close(place.fd)
+
+
 def examine(name: str, history: History, options: dict[str, Any], origin: Any, clock: Clock) -> Job:
     """Return the Job of a name. Raises SoloError if its queue or journal is refused."""
-    holds = visit_queue(name, {**options, "via": FILE}, find_holds, origin)
+    holds = visit_queue(name, {**options, "via": FILE}, lambda queue: find_holds(name, queue), origin)
     health = judge(history.list_runs(), [*holds], clock, history.days)
     if LOST in health.states:  # or it has ended since we read the journal
         history = find_history(options.get("dir"), name)
@@ -107,16 +127,19 @@ def examine(name: str, history: History, options: dict[str, Any], origin: Any, c
     return Job(name, health, {hold.pids: state for hold, state in holds.items()})
 
 
-def find_holds(queue: Any) -> dict[Held, Any]:
-    """Return {a Held of the queue: whether it lives or is an orphan}. A damaged ticket hides the others."""
+def find_holds(name: str, queue: Any) -> dict[Held, Any]:
+    """Return {a Held of the queue of a name: whether it lives or is an orphan}. A damaged ticket hides the others."""
     found = {}
     try:
         for hold in list_holds(queue) if queue is not None else ():
             record = hold.record
-            if record is not None and record.child is not None:
-                words = quote_words(record.command, WORDS_LIMIT)
-                held = Held(record.since, words, (record.outermost[0], record.child[0]))
-                found[held] = ORPHANED if is_orphaned(hold) else hold.state
+            if record is None or record.child is None or record.claim.mode in INTENTIONS:
+                continue  # the last is a hold of a nested name, in whose history the run is
+            if record.is_pair and queue.shorten(name) != record.names[0]:
+                continue  # the run is in the history of the first name
+            words = quote_words(record.command, WORDS_LIMIT)
+            held = Held(record.since, words, (record.outermost[0], record.child[0]))
+            found[held] = ORPHANED if is_orphaned(hold) else hold.state
     except SoloError:
         pass
     return found

@@ -3,10 +3,12 @@
 import json
 import random
 import re
+import shutil
 import time
 from datetime import datetime, timedelta
 
 import pytest
+from conftest import finish, read_line, until
 from tmux import Tmux
 from written import DAY, HOUR, MINUTE, NOW, WEEK, Written
 
@@ -547,6 +549,23 @@ def test_names_made_from_commands_are_judged_once_they_are_used_again(lab):
 
 
 @pytest.mark.tool("tmux")
+def test_list_all_shows_a_hold_once_under_its_own_name(lab):
+    """A nested name is held at the names above too, a command without -n by two names."""
+    lab.run("-n", "a", "true")
+    holders = [lab.hold("a/b"), lab.start("sh", "-c", "echo; read line"), lab.hold("cleaned")]
+    read_line(holders[1])
+    until(lab.find_journal("cleaned").exists)
+    shutil.rmtree(lab.find_journal("cleaned").parent)
+
+    rows = json.loads(lab.run("list", "--all", "--json").stdout)
+
+    [made] = [row["name"] for row in rows if row["name"].startswith("sh-")]
+    states = {"a": ["new"], **dict.fromkeys(["a/b", "cleaned", made], ["running", "new"])}
+    assert {row["name"]: row["states"] for row in rows} == states
+    for holder in holders:
+        finish(holder)
+
+
 def test_list_all_of_nothing_says_whose_names_it_shows(lab):
     shown = "".join(read_screen(lab, "ended:0"))
 
