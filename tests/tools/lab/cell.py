@@ -25,7 +25,7 @@ def measure(peer, scene) -> Outcome:
     isolated = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with tempfile.TemporaryDirectory(prefix="lab.") as place:
         words = [*isolated, sys.executable, "-m", "lab.cell", json.dumps(peer), scene, place]
-        options = {"cwd": ROOT / "tests", "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+        options = {"cwd": ROOT / "tests/tools", "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
         try:
             done = subprocess.run(words, timeout=LIMIT, **options)
         except subprocess.TimeoutExpired:
