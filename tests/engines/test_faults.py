@@ -1,5 +1,7 @@
 """The command is dead before anyone else can get its lease, whatever fails: real servers behind networks that fail.
 
+tests/simulation/leases.py has the rule, in virtual time, and faults in it; here are the clients and servers, of which it has none.
+
 The soak of all engines at once takes half a minute, and longer in `make torture`. SOLO_SEED=n repeats its choices.
 """
 
@@ -179,10 +181,3 @@ def test_soak_of_all_engines_finds_no_overlap(lab, tmp_path_factory):
         assert is_growing(lives), where
         # Only one command a minute: after some faults a session outlives its host for a while.
         assert len(lives) > (end - begin) / 60 and soak.injected > (end - begin) / 20, where
-
-
-@pytest.mark.rare
-def test_soak_without_two_layers_finds_overlaps_at_every_engine(lab, tmp_path_factory):
-    break_layers(lab, True)
-
-    soak_engines(lab, tmp_path_factory, lambda soaks: all(find_overlaps(soak.read_lives()) for soak in soaks))

@@ -430,7 +430,7 @@ EVENT = b"started %.3f uid=0 host=h launcher=1 mode=X slots=1 take=1 start=%.3f 
 HOSTILE_PASTS = [
     EVENT % (1, 1, 1) + b"totals 1.0 runs=" + b"9" * 4300 + b" skips=0 failures=0 last-success=0 last-failure=0\n",
     b"totals 1.0 runs=-1 skips=0 failures=0 last-success=nan last-failure=1e400\n",
-    b"\n" * (3 << 20),
+    b"\n" * (1 << 18),
     b"\0" * (3 << 20),
     (EVENT % (1, 1, 1)).replace(b"token=1", b"token=" + b"9" * 300),
 ]

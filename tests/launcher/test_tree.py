@@ -548,6 +548,7 @@ def test_sigkill_at_any_step_of_either_starts_no_second_tree(lab, whose):
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.full  # what no simulation has: two processes of a run, at random moments
 def test_killed_pairs_never_overlap(lab):
     """Trees are killed at random moments: the upper process, the lower one, or the group."""
     chance = tally.make_random("pairs")

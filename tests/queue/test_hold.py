@@ -893,26 +893,6 @@ def test_sigkill_at_every_system_call_of_a_hold_by_descriptor_leaves_nothing_stu
         tally.add(kills=1, launchers=1)
 
 
-@pytest.mark.full
-@pytest.mark.tool("strace")
-def test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck(lab):
-    target = start_target(lab)
-    assert hold(lab, target, "a/b").returncode == 0
-    points = list_calls(lab, "release", "a/b")
-    end_target(target)
-    for point in tally.choose(points, SAMPLE):
-        target = start_target(lab)
-        assert hold(lab, target, "a/b").returncode == 0, point
-        waiter = lab.start_waiter("a/b", tag="ran")
-        status = lab.run("release", "a/b", prefix=inject(lab, point)).returncode
-        if status == 0 or not lab.list():
-            assert waiter.wait(PATIENCE) == 0, point
-        end_target(target)
-        assert waiter.wait(PATIENCE) == 0, point
-        assert try_job(lab, "a/b") == (0, "") and lab.list() == [], point
-        tally.add(kills=1, launchers=1)
-
-
 # --- on a terminal ---------------------------------------------------------------------------------------------------
 
 

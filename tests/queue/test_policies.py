@@ -281,7 +281,7 @@ def test_replace_kills_descendant_of_the_same_tick_as_the_command(lab):
     assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
 
     assert read_state(descendant) in ("gone", "Z")
-    assert holder.wait(PATIENCE) == -signal.SIGTERM
+    assert holder.wait(PATIENCE) in (-signal.SIGTERM, -signal.SIGKILL)  # a busy launcher may be late too
 
 
 @pytest.mark.parametrize("words", ["--replace", "--replace-after 0"])
@@ -633,10 +633,11 @@ def test_timeout_and_full_queue_count_as_skips(lab):
 # --- all policies -----------------------------------------------------------------------------------------------
 
 
-SUPERSEDE = pytest.param("--latest -w 0.1 -n job true", 75, marks=pytest.mark.full)
+POLICIES = [("--replace -k 1 -n job true", 0), ("--latest -w 0.1 -n job true", 75)]
+POLICIES = [("stop --waiting job", 0), *(pytest.param(*row, marks=pytest.mark.full) for row in POLICIES)]
 
 
-@pytest.mark.parametrize("line, status", [("--replace -k 1 -n job true", 0), ("stop --waiting job", 0), SUPERSEDE])
+@pytest.mark.parametrize("line, status", POLICIES)
 def test_policies_and_stop_see_more_waiters_than_descriptors(lab, line, status):
     lab.hold("job")
     waiting, silent = ("-w", "forever", "-n", "job", "true"), dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)

@@ -32,7 +32,6 @@ EXHAUSTIVE = [
     "launcher/test_tree.py::test_sigkill_at_any_step_of_either_starts_no_second_tree[upper]",
     "launcher/test_tree.py::test_sigkill_at_any_step_of_either_starts_no_second_tree[lower]",
     "queue/test_hold.py::test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none",
-    "queue/test_hold.py::test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck",
 ]
 EXHAUSTIVE = {f"tests/{node}": 1 for node in EXHAUSTIVE}
 RANDOM = {  # each test's share of a round; the longest first
@@ -42,7 +41,6 @@ RANDOM = {  # each test's share of a round; the longest first
     "tests/api/test_api_signals.py::test_interrupt_at_each_line_of_run_ends_the_launcher": 1,
     "tests/api/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[file]": 1,
     "tests/api/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[socket]": 1,
-    "tests/queue/test_soak.py::test_killed_launchers_never_overlap_and_leave_nothing": 1,
     "tests/launcher/test_tree.py::test_killed_pairs_never_overlap": 1,
     "tests/queue/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[file]": 2,
     "tests/queue/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[socket]": 2,
