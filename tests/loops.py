@@ -17,7 +17,7 @@ from functools import cache
 import pytest
 
 MARKERS = {
-    "quick": "the file runs in `make quick`, in at most 15 seconds on two cores: pure functions, imports, the bundle, some real launches",
+    "quick": "the file runs in `make quick`, in at most 10 seconds on two idle cores: pure functions, imports, the bundle, some real launches",
     "full": "only `make test-full` runs it: with servers, packages, another root directory, a booted systemd, or for minutes",
     "rare": "full, and slow and rarely wrong: CI leaves it out",
     "long": "the file starts first in `make test-full`: at the end, the other workers would wait for it",

@@ -6,8 +6,6 @@ import sys
 import pytest
 import weight
 
-pytestmark = pytest.mark.quick
-
 CODE = "def double(number):\n    return 2 * number\n"
 
 
