@@ -60,8 +60,8 @@ def test_list_shows_all_fields_of_a_record(lab):
 
 
 def kill_launcher_of_large_command(lab):
-    """Return a waiter's output after SIGKILL to the launcher. The command's death takes a while: it frees a gigabyte."""
-    large = "import os, sys; memory = b'x' * (1 << 30); print(os.getpid(), flush=True); sys.stdin.read()"
+    """Return a waiter's output after SIGKILL to the launcher. The command's death takes a while: it frees much memory."""
+    large = "import os, sys; memory = b'x' * (1 << 28); print(os.getpid(), flush=True); sys.stdin.read()"
     holder = lab.start("-n", "job", "--", sys.executable, "-IS", "-c", large)
     child = int(read_line(holder))
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", f"grep -s State: /proc/{child}/status; echo ran")
