@@ -293,15 +293,19 @@ def test_hang_up_from_a_process_ends_no_tree(lab):
     assert finish(process)[0] == 0 and lab.read_log() == ["stayed"]
 
 
-def test_signal_of_a_descendant_ends_no_tree(lab):
-    send = "sh -c 'kill -TERM 0; echo $$; read line; echo stayed >>$LAB/log' <&3"
-    process = lab.hold("job", "--tree", script=f"exec 3<&0; trap '' TERM; {send} & exit 0", start_new_session=True)
-    for launcher in (process.pid, *find_children(process.pid)):
-        until(
-            lambda: re.search(r"State:\tS(.*\n)*ShdPnd:\t0+\n", open(f"/proc/{launcher}/status").read())
-        )  # it took it
+def until_taken(process):
+    """Wait until both launchers of a tree have taken their signals and sleep again."""
+    for pid in (process.pid, *find_children(process.pid)):
+        until(lambda: re.search(r"State:\tS(.*\n)*ShdPnd:\t0+\n", open(f"/proc/{pid}/status").read()))
 
-    assert finish(process)[0] == 0 and lab.read_log() == ["stayed"]
+
+def test_signal_of_a_descendant_ends_no_tree(lab):
+    stays = "setsid sh -c 'echo; exec >&-; read line; echo stayed >>$LAB/log' <&3"
+    sends = "{ trap '' TERM; read line; sh -c 'kill -TERM 0; echo $$; exec cat' <&3; }"
+    process = lab.hold("job", "--tree", script=f"exec 3<&0; {stays} | {sends}", start_new_session=True)
+    until_taken(process)
+
+    assert finish(process)[0] == -signal.SIGTERM and lab.read_log() == ["stayed"]
 
 
 def test_inherited_ignored_signal_ends_no_tree(lab):
@@ -309,6 +313,7 @@ def test_inherited_ignored_signal_ends_no_tree(lab):
     process = lab.hold("job", "--tree", script=f"exec 3<&0; {STAYS} & echo $$; exit 0", prefix=ignoring)
     until(lambda: read_state(process.child) == "gone")
     process.send_signal(signal.SIGINT)
+    until_taken(process)
 
     assert finish(process)[0] == 0 and lab.read_log() == ["stayed"]
 
