@@ -375,7 +375,7 @@ ONE_NAME = {
 def test_one_name_in_two_directories_gets_a_note(folder, tmp_path, case):
     variable, options, check = ONE_NAME[case]
     (tmp_path / "link").symlink_to(tmp_path)
-    text = f"PATH=BIN\n@daily root solo {options} -- a\n{variable}\n@daily root solo -n x -- b\n"
+    text = f"PATH=BIN\n@daily root solo {options} -- job.sh\n{variable}\n@daily root solo -n x -- job.sh\n"
     rows = examine(text.replace("LINK", f"{tmp_path}/link").replace("REAL", str(tmp_path)), folder, has_user=True)
 
     assert [[one["check"] for one in row["findings"]] for row in rows] == [[check] * bool(check)] * 2
@@ -386,7 +386,7 @@ def test_one_name_in_two_directories_gets_a_note(folder, tmp_path, case):
 def test_a_long_file_is_read_in_a_time_that_grows_with_its_length(folder):
     """A line has the variables that are read, and names three of the lines with its words."""
     variables = "".join(f"A{number}=1\n" for number in range(30_000))
-    rows = examine(f"{variables}PATH=BIN\n" + "@daily solo /x/job\n" * 200, folder)
+    rows = examine(f"{variables}PATH=BIN\n" + "@daily solo /bin/true\n" * 200, folder)
     [line] = crontab.parse_crontab(Source("tab", variables + "@daily job", False, ME))
 
     assert not line.variables and {list_found(row) for row in rows} == {"twins"}
@@ -476,7 +476,7 @@ def test_a_field_is_refused_as_crontab_of_debian_refuses_it(tmp_path):
     assert found == expected and {*found.values()} == {True, False}
 
 
-REFUSED = {
+REFUSED_BY_CRON = {
     # Of a line, in a copy and where Debian's cron reads it: what is found.
     "61 * * * * job": ("!time", "!time"),
     "* * * 1-13 * job": ("!time", "!time"),
@@ -496,7 +496,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("line", REFUSED)
+@pytest.mark.parametrize("line", REFUSED_BY_CRON)
 def test_a_line_that_cron_refuses_fails(monkeypatch, line):
     """A copy may be for another cron. Debian's cron ignores the whole file."""
     for module in (crontab, cron_rules):
@@ -504,7 +504,7 @@ def test_a_line_that_cron_refuses_fails(monkeypatch, line):
     sources = [Source("tab", f"@daily job\n{line}\n", False, ME, is_read) for is_read in (False, True)]
     rows = [row for source in sources for row in jobs.describe(list(crontab.parse_crontab(source))) if row["line"] == 2]
 
-    assert tuple(map(list_found, rows)) == REFUSED[line]
+    assert tuple(map(list_found, rows)) == REFUSED_BY_CRON[line]
 
 
 def test_a_column_of_users_is_recognized(folder):
@@ -558,7 +558,7 @@ def test_a_line_that_each_run_refuses_fails(folder, words, lab):
 
 
 def test_variables_and_programs_of_a_line_count(folder):
-    tab = "PATH=BIN:/usr/bin:/bin\n@daily solo -n a no-such-job\n@daily solo -w 10 minutes -n a -- true\nSOLO_DIR=names\n@daily solo -n a true\n"
+    tab = "PATH=BIN:/usr/bin:/bin\n@daily solo -n a no-such-job\n@daily solo -w 10 minutes -n a -- true\nSOLO_DIR=names\n@daily solo -n b true\n"
     missing, minutes, relative = examine(tab, folder)
     [other] = examine("PATH=BIN\n@daily solo -n a job.sh\n", folder)
     [unknown] = examine("PATH=BIN\n@daily solo -n a $JOB\n", folder)

@@ -457,7 +457,8 @@ SAFE = {
         text/describe:describe_owner text/describe:find_directory text/tables:find_claims
     """,
     SAYS: """
-        commands/hold:Keeping.guard commands/list:show_slot process/boot:is_alive_after_boot process/owners:needs_release
+        commands/remote:describe_owner commands/remote:release_name commands/states:find_holds commands/states:make_row
+        history/health:is_living commands/hold:Keeping.guard commands/list:show_slot process/boot:is_alive_after_boot process/owners:needs_release
         record:parse_record tickets:FileQueue.has_ended tickets:FileQueue.take_over tickets:follow_pair
         commands/history:find_states commands/history:list_rows commands/history:make_row commands/hold:run
         commands/metrics:count_killed commands/release:KeptHold.__init__
@@ -471,7 +472,7 @@ SAFE = {
         tickets:FileQueue.judge
     """,
     "it reads what the kernel says of a pid, or watches it": """
-        contention/flocks:describe_program contention/sockets:find_outer
+        process/tree:is_holder contention/flocks:describe_program contention/sockets:find_outer
         contention/deadlock:list_below contention/deadlock:list_seats identity:is_hidden identity:read_namespace identity:read_stat
         identity:read_status process/ofd:has_locked process/systemd:signals_whole_unit process/watch:open_pidfd
         process/watch:watch_ticket queue:may_release supervise:has_executed supervise:has_systemd_signalled_all
