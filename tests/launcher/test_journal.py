@@ -1,6 +1,7 @@
 """The journal has every run and every skip, however their launchers end. A broken journal fails no job."""
 
 import multiprocessing
+import os
 import re
 import subprocess
 import sys
