@@ -105,7 +105,7 @@ class Etcd(Engine):
     def reach(self, path: str, body: dict) -> dict:
         """Return the first host's answer within the timeout. Raises Unreachable; SoloError for a certificate."""
         deadline = monotonic() + self.timeout
-        problem, distrust = "no answer", None
+        problems, distrust = dict.fromkeys(self.target.hosts, "no answer"), None
         for _ in range(2 * len(self.target.hosts)):
             left = deadline - monotonic()
             if left <= 0:
@@ -115,7 +115,7 @@ class Etcd(Engine):
                 # With several hosts, a silent one must leave time for the next.
                 answer = self.ask(path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2))
             except (OSError, ValueError, RecursionError) as error:
-                problem = network.describe(error)
+                problems[self.target.hosts[self.at]] = network.describe(error)
                 distrust = self.tls and network.find_distrust(self.target, error) or distrust
                 # The server may have closed an idle connection: then ask the same host again.
                 self.close(is_bad=not was_open or isinstance(error, network.TIMEOUTS))
@@ -123,9 +123,9 @@ class Etcd(Engine):
             code, text = read_error(answer)
             if code not in PASSING:
                 return answer
-            problem = text
+            problems[self.target.hosts[self.at]] = text
             self.close(is_bad=True)
-        raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
+        raise distrust or Unreachable(f"cannot reach {self.where}: {network.name_hosts(problems)}")
 
     def ask(self, path: str, body: dict, deadline: float) -> dict:
         """Return the answer of the current host. Raises OSError, ValueError, RecursionError."""

@@ -90,6 +90,16 @@ def list_addresses(host: str, port: int, flags: int = 0) -> "list[Any]":
     return getaddrinfo(host.encode() if host.isascii() else host, port, 0, SOCK_STREAM, 0, flags)
 
 
+def name_hosts(problems: "dict[tuple[str, int], str]") -> str:
+    """Return the problems of hosts as one text: of several hosts each with its name."""
+    texts = (
+        [f"{host}:{port}: {text}" for (host, port), text in problems.items()]
+        if len(problems) > 1
+        else problems.values()
+    )
+    return "; ".join(texts) or "no answer"
+
+
 def describe(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 

@@ -81,7 +81,7 @@ class Engine:
         return Unreachable(f"{self.where}: the lease was lost before the command could start: {error}")
 
     def make_invalid_answer(self, error: Exception) -> Unreachable:
-        return Unreachable(f"{self.where}: the answer is invalid ({type(error).__name__}: {error})")
+        return Unreachable(f"{self.where}: the answer is invalid: {type(error).__name__}: {error}")
 
     def connect(self) -> None:
         """Connect, and verify that the server can keep locks."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Codes of errors that may pass: the server starts, is full or busy, or another one has become the primary.
 PASSING = "LOADING BUSY OOM MISCONF NOREPLICAS READONLY MASTERDOWN".split()
 FULL = "ERR max number of clients"
+FOREIGN = "the answer is not one of Redis"
 LARGEST = 1 << 26  # bytes
 MOST, DEEPEST = 1 << 20, 8  # items of an array, and arrays in each other
 
@@ -95,6 +96,8 @@ class Connection:
             raise Passing(text) if is_passing(text) else Refused(text)
         if kind == b"+":
             return rest
+        if kind not in (b":", b"$", b"*"):
+            raise ValueError(FOREIGN)
         number = int(rest)
         if kind == b":":
             return number
@@ -102,7 +105,7 @@ class Connection:
             return read_bulk(sock, number) if number >= 0 else None
         if kind == b"*" and number <= MOST and depth < DEEPEST:
             return [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
-        raise ValueError("the answer is not one of Redis")
+        raise ValueError(FOREIGN)
 
 
 def is_passing(text: str) -> bool:
@@ -115,5 +118,5 @@ def read_bulk(sock: "network.Timed", size: int) -> bytes:
         sock.receive()
     bulk, end, sock.data = sock.data[:size], sock.data[size : size + 2], sock.data[size + 2 :]
     if end != b"\r\n":
-        raise ValueError("the answer is not one of Redis")
+        raise ValueError(FOREIGN)
     return bulk

@@ -55,11 +55,12 @@ class Kind(NamedTuple):
 PSYCOPG = "psycopg", "libpq", "libpq5", "psycopg[binary]>=3.1.7"
 KAZOO = "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8"
 POSTGRESQL = Kind(("postgresql",), 5432, "postgresql.engine", "PostgreSQL", None, *PSYCOPG)
+REDIS = Kind(("redis", "rediss", UNIX), 6379, "redis", "Redis")
 KINDS = (
     Kind(("etcd", "etcds"), 2379, "etcd", "Etcd"),
     POSTGRESQL,
     Kind(("zookeeper", "zookeepers"), 2181, "zookeeper.engine", "ZooKeeper", (), *KAZOO),
-    Kind(("redis", "rediss", UNIX), 6379, "redis", "Redis"),
+    REDIS,
     Kind(("s3",), 443, "s3.engine", "S3", ("region", "endpoint", "sse", "kms")),
 )
 ENGINES = {scheme: kind for kind in KINDS for scheme in kind.schemes}
@@ -71,7 +72,7 @@ def open_engine(where: str, terms: "Terms") -> "Engine":
     kind = ENGINES[target.scheme]
     unknown = [key for key in target.settings if kind.settings is not None and key not in kind.settings]
     if unknown:
-        known = f"there are {', '.join(kind.settings or ['none'])}"
+        known = f"there are {', '.join((*(kind.settings or ()), FILE))}"
         raise UsageError(f"--via {target.shown}: {unknown[0]}: no such setting ({known})")
     try:
         make = import_engine(kind)
@@ -131,11 +132,13 @@ def parse_url(url: str) -> Target:
         if scheme == UNIX:
             if hosts or not path:
                 raise ValueError
-            addresses, path = [(unquote(path), 0)], settings.pop("db", "")
+            addresses, path = [(unquote(path), 0)], ""
         elif ENGINES[scheme] is POSTGRESQL and not hosts:
             addresses = [("", 0)]
         else:
             addresses = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
+        if ENGINES[scheme] is REDIS:
+            path = settings.pop("db", path)  # as the libraries of Redis take it
     except UsageError:
         raise
     except ValueError:

@@ -34,6 +34,8 @@ def test_accepted_terms_allow_one_failed_renewal(ttl, grace):
         ("etcd://h1:1,h2,[::1]:3/a/b/", [("h1", 1), ("h2", 2379), ("::1", 3)], "a/b", None, None, None),
         ("etcd://127.0.0.1:1,[::1]:3/a", [("127.0.0.1", 1), ("::1", 3)], "a", None, None, None),
         ("etcd://[fe80::1%25eth0],[::2]", [("fe80::1%eth0", 2379), ("::2", 2379)], "", None, None, None),
+        ("redis://h?db=3", [("h", 6379)], "3", None, None, None),
+        ("redis+unix:///run/r?db=3", [("/run/r", 0)], "3", None, None, None),
         ("redis://u:p%40ss@h/0", [("h", 6379)], "0", "u", "p@ss", "redis://u@h/0"),
         ("redis://:pass@h", [("h", 6379)], "", "", "pass", "redis://h"),
         ("postgresql://h/db?password=x&t=1", [("h", 5432)], "db", None, None, "postgresql://h/db?password=...&t=1"),

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from conftest import PATIENCE, finish, until
 from servers import Etcd, PostgreSQL, Redis, ZooKeeper, ask, find_port, serve
+from stub import Stub
 from test_engines import Fleet
 
 from solo.engines.engine import EntryRecord
@@ -26,6 +27,33 @@ URLS = [f"etcd://{NAME}:1", f"redis://{NAME}:1", f"zookeeper://{NAME}:1", f"post
 def test_unknown_setting_is_a_usage_error(url):
     with pytest.raises(UsageError, match="x: no such setting"):
         open_engine(url, Terms(15.0))
+
+
+@pytest.mark.parametrize("url", "etcd://{} zookeeper://{} postgresql://{}/x?table=t".split())
+def test_host_that_fails_is_named_among_several(lab, url):
+    hosts = [f"127.0.0.1:{find_port()}" for _ in "ab"]
+
+    one, two = (lab.run("--via", url.format(names), "-n", "job", "true") for names in (hosts[0], ",".join(hosts)))
+
+    assert (one.returncode, two.returncode) == (69, 69)
+    assert one.stderr.decode().endswith(f"{url.format(hosts[0])}: Connection refused\n")
+    assert two.stderr.decode().endswith(f"{hosts[1]}: Connection refused\n")
+    assert url[:4] == "post" or f": {hosts[0]}: Connection refused; " in two.stderr.decode()
+
+
+def test_web_server_is_no_redis(lab):
+    web = Stub(lambda *_: (200, b"<!DOCTYPE HTML>"))
+
+    result = lab.run("--via", f"redis://127.0.0.1:{web.port}", "-n", "job", "true")
+
+    assert result.returncode == 69 and result.stderr.endswith(b": the answer is not one of Redis\n")
+    web.close()
+
+
+def test_service_of_postgresql_that_is_not_defined_is_refused_at_once(lab):
+    result = lab.run("--via", "postgresql://?service=typo&table=t", "-n", "job", "-w", "1h", "true", timeout=PATIENCE)
+
+    assert result.returncode == 125 and b'definition of service "typo" not found' in result.stderr
 
 
 class Names:

@@ -108,6 +108,15 @@ def test_each_holder_and_each_waiter_has_one_connection(fleet, server):
     assert [finish(waiter)[0] for waiter in waiters] == [0, 0]
 
 
+def test_limit_of_a_role_is_named(lab, server):
+    server.ask("create role limited login connection limit 0")
+    lab.environment["SOLO_VIA"] = server.url.replace("postgres@", "limited@")
+
+    result = lab.run("-n", "job", "true")
+
+    assert result.returncode == 69 and result.stderr.endswith(b"raise the CONNECTION LIMIT of the role)\n")
+
+
 def test_full_server_is_asked_again_until_the_wait_is_over(lab, start_server):
     server = start_server(PostgreSQL)
     server.ask("alter system set max_connections = 4")

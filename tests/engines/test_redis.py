@@ -2,11 +2,12 @@
 
 import os
 import pwd
+import re
 import signal
 import time
 
 import pytest
-from conftest import PATIENCE, configured, finish, read_line, until, wait_dead
+from conftest import PATIENCE, ROOT, configured, finish, read_line, until, wait_dead
 from fleet import Clock
 from proxy import HOLE, Proxy
 from servers import Redis, find_port, serve_alone
@@ -126,6 +127,23 @@ def test_renewal_on_a_dead_link_is_tried_once(fleet):
             engine.renew()
         assert len(proxy.clients) == connections
     proxy.close()
+
+
+def test_commands_of_the_manual_suffice_for_a_user(fleet):
+    page = (ROOT / "man/solo-engines.7").read_text().partition("and these commands:")[2].partition(".Ed")[0]
+    rights = re.findall(r"\+\w+", page)
+    assert fleet.server.ask("acl", "setuser", "plain", "on", "nopass", "~solo:*", "-@all", *rights) == "OK\n"
+    fleet.url = fleet.url.replace("//", "//plain@")
+    holder = fleet.hold("a", fleet.job, "--ttl", "3s")
+    waiter = fleet.start_waiter("b", fleet.job, "--slots", "2")
+
+    assert fleet.run("c", "-n", fleet.job, "true").returncode == 75
+    assert fleet.run("c", "release", "--via", fleet.url, fleet.job).returncode == 125
+    assert fleet.run("c", "-n", fleet.job, "--replace", "-w", "1h", "--once-per", "1d", "true").returncode == 0
+    assert fleet.run("c", "stop", fleet.job).returncode == fleet.run("c", "doctor").returncode == 0
+    assert [row["outcome"] for row in fleet.read_json("history", "--via", fleet.url, fleet.job)] == ["signaled", "ok"]
+    finish(holder)
+    finish(waiter)
 
 
 @pytest.mark.root

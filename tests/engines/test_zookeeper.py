@@ -227,6 +227,18 @@ def test_renewals_of_a_running_command_are_marked_and_the_mark_keeps_no_lock(ser
     client.stop()
 
 
+def test_servers_that_demand_a_log_in_say_so_in_words(start_server):
+    server = start_server(ZooKeeper, settings="enforce.auth.enabled=true\nenforce.auth.schemes=digest\n")
+    target = parse_url(server.url)
+
+    with pytest.raises(SoloError, match=r"the servers demand a log-in \(name a user and a password in a \[via.NAME\]"):
+        Engine(target, 4.0, PATIENCE).acquire("job", RECORD, NOT_LONG)
+
+    engine = Engine(target._replace(user="ops", password="s3cret"), 4.0, PATIENCE)
+    assert engine.acquire("job", RECORD, NOT_LONG).is_held
+    engine.release()
+
+
 def test_password_protects_entries_and_is_never_shown(server):
     target, known = parse_url(server.url + "/guarded"), {"user": "ops", "password": "s3cret:with colon"}
     secrets = (known, known, {}, {**known, "password": "wrong"})
@@ -235,7 +247,8 @@ def test_password_protects_entries_and_is_never_shown(server):
 
     assert [found.key for found in engines[1].list_entries()] == [entry.key]
     for stranger in engines[2:]:
-        with pytest.raises(SoloError, match="NoAuth") as error:
+        words = "for the user ops" if stranger.session.target.user else r"without a user \(name a user"
+        with pytest.raises(SoloError, match=f"NoAuth: no rights there {words}") as error:
             stranger.list_entries()
         assert "s3cret" not in str(error.value) and "wrong" not in str(error.value)
     for engine in engines:

@@ -19,10 +19,11 @@ LONGEST = (1 << 31) - 1  # milliseconds; an int
 # libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is
 # full.
 REFUSALS = (
-    "invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support"
+    "definition of service|service file|invalid|authentication|password|pg_hba|"
+    "does not exist|permission|not permitted|certificate|unknown ca|not support"
 ).split("|")
 FULL = ("too many", "slots are reserved")
-FULL_REMEDY = " (each holder and each waiter needs a connection: raise max_connections)"
+FULL_REMEDY = " (each holder and each waiter needs a connection: raise {})"
 # Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 
@@ -35,7 +36,7 @@ class Link:
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
-        self.where = target.shown
+        self.where = self.shown = target.shown
         self.password = Password(target)
         self.hosts = target.hosts
         self.timeout = timeout
@@ -71,6 +72,8 @@ class Link:
         known = self.settings if password is None else {**self.settings, "password": password}
         left = deadline - monotonic()
         for host, port in self.hosts:
+            if len(self.hosts) > 1:
+                self.where = f"{self.shown}: {host}:{port}"
             try:
                 # A silent host must leave time for the others.
                 self.open_host(unquote(host), port, monotonic() + left / len(self.hosts), known)
@@ -99,7 +102,7 @@ class Link:
         )
         self.skew = float(clock) - time()
         if is_standby == "t":
-            raise Unreachable(f"{self.where}: {host and f'{host}:{port} '}is a standby")
+            raise Unreachable(f"{self.where}: is a standby")
         self.is_pooled = pq.PQbackendPID(connection) != int(pid)
 
     def connect(self, connection: int, deadline: float):
@@ -109,7 +112,7 @@ class Link:
             if state == libpq.FAILED or pq.PQstatus(connection) == libpq.BAD:
                 text = read_failure(get_message(connection))
                 if any(words in text for words in FULL):
-                    raise Unreachable(f"{self.where}: {text}{FULL_REMEDY}")
+                    raise Unreachable(f"{self.where}: {text}{FULL_REMEDY.format(find_limit(text))}")
                 if pq.PQconnectionNeedsPassword(connection) or is_refusal(text):
                     raise SoloError(f"{self.where}: {text}")
                 raise Unreachable(f"cannot reach {self.where}: {text}")
@@ -231,6 +234,12 @@ def read_failure(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")]
     last = lines[-1] if lines else "no reason given"
     return join_lines(last.partition(" failed: ")[2] or last)
+
+
+def find_limit(text: str) -> str:
+    """Return the setting by which the server is full."""
+    owner = next((one for one in ("role", "database") if f" for {one} " in text), None)
+    return f"the CONNECTION LIMIT of the {owner}" if owner else "max_connections"
 
 
 def is_refusal(text: str) -> bool:

@@ -156,7 +156,7 @@ def parse_keys(data: bytes, source: str) -> Keys:
             raise ValueError("no keys")
         return Keys(texts[0], texts[1], token or None, parse_date(expires) if expires else None, source)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise SoloError(f"{source}: its answer has no valid access keys ({type(error).__name__})") from None
+        raise SoloError(f"{source}: its answer has no valid access keys: {type(error).__name__}") from None
 
 
 def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
@@ -200,8 +200,8 @@ def ask_instance(settings: Settings, timeout: float) -> Keys:
         if not role or not token.isprintable():
             raise make_missing(": the instance has no role")
         return parse_keys(fetch_body("GET", base + ROLES + role[0], headers, deadline), "the instance's role")
-    except Unreachable:
-        raise make_missing("") from None
+    except Unreachable as error:
+        raise make_missing(f", and {error}") from None
 
 
 def fetch_body(method: str, url: str, headers: Headers, deadline: float) -> bytes:

@@ -307,8 +307,9 @@ class S3(queue.Engine):
         return queue.sort_queues(entries)
 
     def read_renewal(self, entry: Entry) -> "Renewal | None":
-        stored = self.objects.states[entry.name].document.find(entry.key.rpartition("#")[2])
-        if stored is None:
+        state = self.objects.states.get(entry.name)  # none of an object that is not of solo
+        stored = state and state.document.find(entry.key.rpartition("#")[2])
+        if not stored:
             return None
         age = max(0.0, self.store.read_clock() - stored.renewed)
         return Renewal(age, max(0.0, stored.proof - age), stored.ttl / RENEWALS)

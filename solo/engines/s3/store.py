@@ -215,8 +215,8 @@ class Store:
             return Unreachable(f"cannot reach {self.where}: {code}")
         text = find_text(reply.body, "Message") or f"for {key}"
         source = f"; keys of {self.keys.source}" if self.keys else ""
-        hint = HINTS.get(code, f"region {self.region}{source}")
-        return SoloError(f"{self.where}: {code}: {' '.join(text.split()).rstrip('.')} ({hint})")
+        hint = f" ({HINTS[code]})" if code in HINTS else f", region {self.region}{source}"
+        return SoloError(f"{self.where}: {code}: {' '.join(text.split()).rstrip('.')}{hint}")
 
     def hang_up(self) -> None:
         if self.connection is not None:

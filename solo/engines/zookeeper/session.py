@@ -15,12 +15,15 @@ from kazoo.exceptions import EXCEPTIONS, BadVersionError, NodeExistsError, NoNod
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHeader, Watch
 
 from solo.engines.engine import Gone
-from solo.engines.network import TIMEOUTS, Timed, connect, describe, find_distrust
+from solo.engines.network import TIMEOUTS, Timed, connect, describe, find_distrust, name_hosts
 from solo.engines.password import Password
 from solo.errors import SoloError, Unreachable
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
 PASSING = (-4, -7, -118, -127)  # connection loss, timeout, session moved, throttled: ask another host, or later
+NO_AUTH, DEMANDS_LOGIN = -102, -124
+LOG_IN = " (name a user and a password in a [via.NAME] of solo.toml)"
+BY_DIGEST = " other than by digest (solo has no SASL: allow digest, or name other servers)"
 EVENT, AUTH = -1, -4  # instead of the number of a request
 NO_PASSWORD = bytes(16)
 MESSAGE_LIMIT = 1 << 26  # bytes; jute.maxbuffer is 1 MB
@@ -68,7 +71,7 @@ class Session:
                 old.close()  # after its replacement, as a server would log an early end
 
     def reach(self, deadline: float):
-        problem, distrust = "no answer", None
+        problems, distrust = dict.fromkeys(self.hosts, "no answer"), None
         for _ in self.hosts:
             self.hang_up()
             left = deadline - monotonic()
@@ -78,9 +81,10 @@ class Session:
                 # With several hosts, a silent one must leave time for the next.
                 return self.dial(deadline if len(self.hosts) == 1 else monotonic() + left / 2)
             except BaseException as error:
-                problem = self.drop(error)
+                host = self.hosts[self.at]
+                problems[host] = self.drop(error)
                 distrust = self.tls and find_distrust(self.target, error) or distrust
-        raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
+        raise distrust or Unreachable(f"cannot reach {self.where}: {name_hosts(problems)}")
 
     def drop(self, error) -> str:
         """Close the connection. Return the text of `error` if it is one of BROKEN, else raise it. The next host is another one."""
@@ -173,14 +177,24 @@ class Session:
         if error in PASSING:
             raise ConnectionError(f"error {error}")
         if error:
-            kind = EXCEPTIONS.get(error, SoloError)
+            kind = EXCEPTIONS.get(error)
             if kind is SessionExpiredError:
                 self.forget()
                 raise Gone("the session has expired")
             if kind in REFUSALS:
                 return kind()
-            raise SoloError(f"{self.where}: refused: {kind.__name__} {error} ({getattr(request, 'path', 'session')})")
+            raise self.refuse(error, getattr(request, "path", ""))
         return request.deserialize(answer, 0) if hasattr(request, "deserialize") else None
+
+    def refuse(self, error: int, path: str) -> SoloError:
+        """Return why the servers refuse a request, with what helps."""
+        user, name = self.target.user, getattr(EXCEPTIONS.get(error), "__name__", "an error unknown to kazoo")
+        if error == DEMANDS_LOGIN:
+            return SoloError(f"{self.where}: the servers demand a log-in{LOG_IN if user is None else BY_DIGEST}")
+        if error == NO_AUTH:
+            why = f": NoAuth: no rights there {'without a user' if user is None else f'for the user {user}'}"
+            return SoloError(f"{self.where}: {path}{why}{LOG_IN if user is None else ''}")
+        return SoloError(f"{self.where}: {path}{path and ': '}refused: {name} {error}")
 
     def wait_event(self, deadline: float) -> bool:
         """Wait for an event of a watch. Return False at the deadline."""
