@@ -75,7 +75,9 @@ class Python:
 def ask(python: str, *words: str):
     """Return what a program prints, read as JSON, or None if it fails."""
     try:
-        result = subprocess.run([python, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        result = subprocess.run(
+            [python, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
         return json.loads(result.stdout) if result.returncode == 0 else None
     except (OSError, ValueError):
         return None
@@ -102,10 +104,15 @@ def choose_python(prefix: str, typed: str) -> Python:
     Prefer one that is not linked to libpython.so: a launch costs a third more there. Raises Failure.
     """
     found, reasons = [], []
-    answers = [ask(name, "-IS", "-c", PROBE, *[typed] * bool(typed)) for name in ([typed] if typed else NAMES)]
+    answers = [
+        ask(name, "-IS", "-c", PROBE, *[typed] * bool(typed))
+        for name in ([typed] if typed else NAMES)
+    ]
     pythons: dict = {}
     for version, path, is_shared in filter(None, answers):
-        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # /usr/bin for /bin
+        path = os.path.join(
+            os.path.realpath(os.path.dirname(path)), os.path.basename(path)
+        )  # /usr/bin for /bin
         pythons.setdefault(os.path.realpath(path), Python(path, version, is_shared))
     for python in pythons.values():
         if tuple(python.version) < (3, 9):
@@ -189,7 +196,9 @@ def list_texts() -> dict:
 
 def fits(name: str, versions: dict) -> bool:
     """Return whether views work with the installed version of a library. Debian's typer is as old as its click."""
-    found = {library: tuple(map(int, re.findall(r"\d+", text))) for library, text in versions.items()}
+    found = {
+        library: tuple(map(int, re.findall(r"\d+", text))) for library, text in versions.items()
+    }
     least = tuple(map(int, missing.LIBRARIES[name].partition(">=")[2].split(".")))
     if name == "typer" and found.get("click", (9,)) < (8, 2):
         least = 0, 7
@@ -201,17 +210,23 @@ def run_pip(python: Python, target: str) -> str:
 
     Return "", or why it failed with what to do.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in NOT_FOR_PIP} | PIP
+    environment = {
+        name: value for name, value in os.environ.items() if name not in NOT_FOR_PIP
+    } | PIP
     with tempfile.TemporaryDirectory() as folder:
         words = [python.path, "-Im", "pip"]
         if not succeeds(*words, "--version"):
             if not succeeds(python.path, "-Im", "venv", folder):
-                remedy = "apt install python3-venv" if os.path.exists("/usr/bin/apt") else "install pip"
+                remedy = (
+                    "apt install python3-venv" if os.path.exists("/usr/bin/apt") else "install pip"
+                )
                 return f"{python.path} has neither pip nor venv ({remedy}, then try again)"
             words = [f"{folder}/bin/python", "-Im", "pip"]
         words += ["install", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"]
         words += ["--requirement", str(ROOT / "packaging/requirements.txt"), "--target", target]
-        result = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        result = subprocess.run(
+            words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
     errors = [line[7:] for line in result.stderr.splitlines() if line.startswith("ERROR: ")]
     reason = [*errors, f"it ended with status {result.returncode}"][0]
     return f"pip: {reason} (try again where pip reaches its index)" if result.returncode else ""
@@ -242,8 +257,15 @@ def build(python: Python, folder: str, final: str, prefix: str):
     copy_modules(f"{folder}/lib/solo")
     sites = find_libraries(python, f"{folder}/lib")
     words = [bundle.__file__, "program", f"{final}/lib/solo", f"{folder}/program"]
-    subprocess.run([python.path, "-IB", "-X", "no_debug_ranges", *words], check=True, stdin=subprocess.DEVNULL)
-    stub = "sh", str(ROOT / "packaging/stub.sh"), f"{prefix}/lib/solo/current/solo", f"{folder}/stub"
+    subprocess.run(
+        [python.path, "-IB", "-X", "no_debug_ranges", *words], check=True, stdin=subprocess.DEVNULL
+    )
+    stub = (
+        "sh",
+        str(ROOT / "packaging/stub.sh"),
+        f"{prefix}/lib/solo/current/solo",
+        f"{folder}/stub",
+    )
     has_stub = succeeds(*stub)
     if not has_stub:
         guess = "solo works, but guesses whether a command is to ignore SIGPIPE, see INHERITED STATE in solo(7)"
@@ -308,7 +330,10 @@ def install(prefix: str, stage: str, typed: str):
                     remove(f"{base}/{entry}")
             for path in (*texts, "bin/solo"):
                 tree.make_folder(os.path.dirname(f"{prefix}/{path}"))
-            tree.put(f"{final}/{MADE}", write_file("".join(f"{path}\n" for path in [*read_made(base), *tree.made])))
+            tree.put(
+                f"{final}/{MADE}",
+                write_file("".join(f"{path}\n" for path in [*read_made(base), *tree.made])),
+            )
             folder = tempfile.mkdtemp(prefix=f"{solo.__version__}-", dir=base)
             os.chmod(folder, 0o755)
             name = os.path.basename(folder)

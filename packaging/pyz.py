@@ -35,7 +35,10 @@ def read_libraries() -> dict:
             found.clear()
             reason = run_pip(Python(sys.executable, [], False), folder)
             if reason:
-                print(f"solo: solo.pyz lacks typer, which all views but `list` need: {reason}", file=sys.stderr)
+                print(
+                    f"solo: solo.pyz lacks typer, which all views but `list` need: {reason}",
+                    file=sys.stderr,
+                )
             read_library("typer", [folder], found)
     return {path: data for files in found.values() for path, data in files.items()}
 
@@ -67,7 +70,9 @@ def main():
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files["__main__.py"] = START.encode() + files["solo/__main__.py"]
     output.parent.mkdir(parents=True, exist_ok=True)
-    os.environ["TMPDIR"] = str(output.parent.resolve())  # a container may have no other place to write
+    os.environ["TMPDIR"] = str(
+        output.parent.resolve()
+    )  # a container may have no other place to write
     vendored = read_libraries()
     with open(output, "wb") as file:
         file.write(b"#!/usr/bin/env python3\n")

@@ -25,13 +25,17 @@ METAVARS = {  # of cli.py
     "DURATION|DATE": kinds.DURATION, "N": kinds.COUNT,
 }  # fmt: skip
 BACKENDS = " ".join(LOCAL_BACKENDS)
-SIGNALS = " ".join(name[3:] for name in list_signals() if name != "SIGSTKFLT")  # which Python 3.10 lacks
+SIGNALS = " ".join(
+    name[3:] for name in list_signals() if name != "SIGSTKFLT"
+)  # which Python 3.10 lacks
 
 
 class Typed:
     """An option as it is typed: its `flags`, long ones first, its metavar, what completes its value, and its help."""
 
-    def __init__(self, flags: list[str], metavar: Optional[str], kind: Kind, help: str, many: bool = False) -> None:
+    def __init__(
+        self, flags: list[str], metavar: Optional[str], kind: Kind, help: str, many: bool = False
+    ) -> None:
         self.flags = sorted(flags, key=len, reverse=True)
         self.long, self.short = self.flags[0], "".join(self.flags[1:])
         self.metavar = metavar
@@ -43,7 +47,13 @@ class Typed:
 def list_typed(options: Iterable[Option]) -> list[Typed]:
     """Return the Typed of these options of options.py."""
     return [
-        Typed([f"--{one.flag}", *[f"-{one.short}"] * bool(one.short)], one.metavar, one.kind, one.help, one.many)
+        Typed(
+            [f"--{one.flag}", *[f"-{one.short}"] * bool(one.short)],
+            one.metavar,
+            one.kind,
+            one.help,
+            one.many,
+        )
         for one in options
     ]
 
@@ -54,11 +64,21 @@ class Subcommand:
     def __init__(self, name: str) -> None:
         self.name = name
         if name in KEPT:
-            self.options, self.words, self.text = list_typed(KEPT[name].options), "NAME...", KEPT[name].text
+            self.options, self.words, self.text = (
+                list_typed(KEPT[name].options),
+                "NAME...",
+                KEPT[name].text,
+            )
             return
         command = get_commands()[name]
-        options = [one for one in command.params if one.param_type_name == "option" and "--help" not in one.opts]
-        self.options = [Typed(one.opts, one.metavar, METAVARS[one.metavar], one.help) for one in options]
+        options = [
+            one
+            for one in command.params
+            if one.param_type_name == "option" and "--help" not in one.opts
+        ]
+        self.options = [
+            Typed(one.opts, one.metavar, METAVARS[one.metavar], one.help) for one in options
+        ]
         [self.words] = [one.metavar for one in command.params if one not in options]
         self.text = command.help
 
@@ -76,7 +96,9 @@ SUBCOMMANDS = list(map(Subcommand, SUBCOMMAND_NAMES))
 
 def make_manual(options: Iterable[Option]) -> str:
     """Return the entries of these options of options.py."""
-    return "".join(f".It {format_flags(*list_typed([one]))}\n{format_text(one.text)}" for one in options)
+    return "".join(
+        f".It {format_flags(*list_typed([one]))}\n{format_text(one.text)}" for one in options
+    )
 
 
 def format_flags(option: Typed) -> str:
@@ -100,12 +122,16 @@ def format_usage(subcommand: Subcommand) -> str:
 
 
 def make_subcommands() -> str:
-    return "".join(f".It Nm Cm {one.name} {format_usage(one)}\n{format_text(one.text)}" for one in SUBCOMMANDS)
+    return "".join(
+        f".It Nm Cm {one.name} {format_usage(one)}\n{format_text(one.text)}" for one in SUBCOMMANDS
+    )
 
 
 def make_hold() -> str:
     """Return the options that only `solo hold` and `solo release` have."""
-    return make_manual([one for kept in KEPT.values() for one in kept.options if one not in LAUNCHER_OPTIONS])
+    return make_manual(
+        [one for kept in KEPT.values() for one in kept.options if one not in LAUNCHER_OPTIONS]
+    )
 
 
 def make_statuses() -> str:
@@ -122,7 +148,8 @@ def make_bash() -> str:
     del values[""]
     kinds = "".join(f"    {'|'.join(flags)}) values={kind} ;;\n" for kind, flags in values.items())
     cases = "".join(
-        f"    {one.name}) flags='{join_flags(one.options)}' names={one.offered} ;;\n" for one in SUBCOMMANDS
+        f"    {one.name}) flags='{join_flags(one.options)}' names={one.offered} ;;\n"
+        for one in SUBCOMMANDS
     )
     return f"""_solo_flags='{join_flags(RUN)}'
 _solo_subcommands='{" ".join(SUBCOMMAND_NAMES)}'
@@ -189,7 +216,9 @@ def join_zsh(options: list[Typed]) -> str:
     for option in options:
         value = f":{option.metavar}:{ZSH_VALUES[option.value]}" if option.value else ""
         head = "'*'" if option.many else f"'({' '.join(option.flags)})'"
-        flags = [flag + ("" if not value else "=" if flag[:2] == "--" else "+") for flag in option.flags]
+        flags = [
+            flag + ("" if not value else "=" if flag[:2] == "--" else "+") for flag in option.flags
+        ]
         tails = "{" + ",".join(flags) + "}" if len(flags) > 1 else flags[0]
         lines.append(f"{head}{tails}'[{escape_zsh(option.help)}]{value}'")
     return " ".join(f"\\\n    {line}" for line in lines)

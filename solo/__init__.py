@@ -5,15 +5,27 @@
     with solo.Lock("nightly"):
         ...
 
-The command line starts in `__main__.py`; `launcher.py` is a guarded run. Programs get what is listed in `__all__`, from
-`api/`, which is loaded when it is first asked for: the command line does not load it.
+The command line starts in `__main__.py`; `launcher.py` is a guarded run. Programs get what is
+listed in `__all__`, from `api/`, which is loaded when it is first asked for: the command line does
+not load it.
 """
 
 __version__ = "0.3.0"
 __all__ = [
-    "Busy", "Hold", "Holder", "LeaseLost", "Lock", "NotExecutable", "NotFound", "RanAlready", "SoloError", "Unreachable",
-    "UsageError", "holders", "run",
-]  # fmt: skip
+    "Busy",
+    "Hold",
+    "Holder",
+    "LeaseLost",
+    "Lock",
+    "NotExecutable",
+    "NotFound",
+    "RanAlready",
+    "SoloError",
+    "Unreachable",
+    "UsageError",
+    "holders",
+    "run",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +33,16 @@ if TYPE_CHECKING:
     from solo.api.holder import Holder, holders
     from solo.api.lock import Lock
     from solo.api.run import run
-    from solo.errors import Busy, LeaseLost, NotExecutable, NotFound, RanAlready, SoloError, Unreachable, UsageError
+    from solo.errors import (
+        Busy,
+        LeaseLost,
+        NotExecutable,
+        NotFound,
+        RanAlready,
+        SoloError,
+        Unreachable,
+        UsageError,
+    )
 
 
 def __getattr__(name: str) -> object:

@@ -13,7 +13,9 @@ import sys
 last_words = b"solo: cannot continue: Cannot allocate memory\n"
 try:
     if sys.implementation.name != "cpython":
-        raise ImportError(f"solo needs CPython, not {sys.implementation.name} (start it with python3)")
+        raise ImportError(
+            f"solo needs CPython, not {sys.implementation.name} (start it with python3)"
+        )
     from solo.main import main
 
     main()  # does not return

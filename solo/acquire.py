@@ -1,4 +1,6 @@
-"""Acquire all that one run holds: its names and their parents, in one global order. Release it in the reverse order."""
+"""Acquire all that one run holds: its names and their parents, in one global order. Release it in
+the reverse order.
+"""
 
 import posix
 from time import monotonic
@@ -27,12 +29,23 @@ if TYPE_CHECKING:
     FindPlace = Callable[[str | None, bool], Directory | None]
     Result = TypeVar("Result")
 ATTEMPTS = 20
-OF_SOME_RUNS = (b"SOLO_SLOT", b"SOLO_TTL", b"SOLO_VIA_KEY")  # the variables that a run sets only with some options
-CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where people read stderr as a log
+OF_SOME_RUNS = (
+    b"SOLO_SLOT",
+    b"SOLO_TTL",
+    b"SOLO_VIA_KEY",
+)  # the variables that a run sets only with some options
+CI_VARIABLES = (
+    b"CI",
+    b"JENKINS_URL",
+    b"TEAMCITY_VERSION",
+    b"TF_BUILD",
+)  # set where people read stderr as a log
 
 
 class Holds(list):  # type: ignore[type-arg]  # tickets of files and sockets, files, and the hold of an engine
-    """The holds of one run, in the order of acquiring. A listener: releases them when it is refused or has ended."""
+    """The holds of one run, in the order of acquiring. A listener: releases them when it is refused
+    or has ended.
+    """
 
     @property
     def descriptors(self) -> "list[int]":
@@ -55,10 +68,12 @@ def acquire_names(
     contend: "type[Attempt]" = Attempt,
     find_place: "FindPlace" = make_base,
 ) -> "dict[str, Ticket]":
-    """Acquire what the names of the record `wanted` need, in global order. Append each to `holds`; return them by name.
+    """Acquire what the names of the record `wanted` need, in global order. Append each to `holds`;
+    return them by name.
 
-    The last hold is still to be settled. `watch` and `starter` are as for Attempt; `make_queue` is by default open_queue.
-    `contend` and `find_place` replace what acts, for --explain. Raises Busy, SoloError.
+    The last hold is still to be settled. `watch` and `starter` are as for Attempt; `make_queue` is
+    by default open_queue. `contend` and `find_place` replace what acts, for --explain. Raises Busy,
+    SoloError.
     """
     named: dict[str, Ticket] = {}
     name, base = wanted.names[0], None
@@ -95,8 +110,9 @@ def acquire_names(
 def order_claims(wanted: "Record") -> "list[tuple[str, Claim]]":
     """Return [(name, Claim)] in the order of acquiring: the global one.
 
-    A pair that solo made is acquired as it is: all waiters of one line are then in the queue of one name. The second
-    name is of a real path, which is the only name of that path: so no circle of waiters comes from this order.
+    A pair that solo made is acquired as it is: all waiters of one line are then in the queue of one
+    name. The second name is of a real path, which is the only name of that path: so no circle of
+    waiters comes from this order.
     """
     if wanted.is_generated:
         return [(name, wanted.claim) for name in wanted.names]
@@ -111,10 +127,19 @@ def choose_named(wanted: "Record", holds: "dict[str, Ticket]") -> "dict[str, Tic
     return {wanted.names[0]: holds[wanted.names[1]]} if wanted.is_pair else holds
 
 
-def acquire_name(record: "Record", plan: "Plan", make: "Callable[[Record, Policy | None], Attempt]") -> "Ticket":
-    """Acquire one name by the Attempt that `make` returns. If `solo clean` removes its directory, make another one."""
+def acquire_name(
+    record: "Record", plan: "Plan", make: "Callable[[Record, Policy | None], Attempt]"
+) -> "Ticket":
+    """Acquire one name by the Attempt that `make` returns. If `solo clean` removes its directory,
+    make another one.
+    """
     policy, left = None, ATTEMPTS
-    if plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None:
+    if (
+        plan.max_waiting is not None
+        or plan.latest
+        or plan.replace
+        or plan.replace_after is not None
+    ):
         from solo.contention.policies import make_policy
 
         policy = make_policy(plan)
@@ -133,8 +158,12 @@ def acquire_name(record: "Record", plan: "Plan", make: "Callable[[Record, Policy
                 raise
 
 
-def acquire_further(name: str, named: "dict[str, Ticket]", acquire: "Callable[[], Result]") -> "Result":
-    """Call `acquire`, which acquires what a run needs beside its names; if it raises Busy, count a skip of the name."""
+def acquire_further(
+    name: str, named: "dict[str, Ticket]", acquire: "Callable[[], Result]"
+) -> "Result":
+    """Call `acquire`, which acquires what a run needs beside its names; if it raises Busy, count a
+    skip of the name.
+    """
     hold = named[name]
     settle_all(named.values())
     try:
@@ -187,7 +216,9 @@ def settle_all(holds: "Iterable[Ticket]") -> None:
 
 
 def take_over_unseen_holds(holds: "Iterable[Ticket]") -> None:
-    """Report the unseen holds beside `holds`, of a name before its parents. Call it once the command runs."""
+    """Report the unseen holds beside `holds`, of a name before its parents. Call it once the
+    command runs.
+    """
     known: set[tuple[Process, str, str]] = set()
     for hold in reversed(list(holds)):
         if isinstance(hold.queue, FileQueue) and hold.queue.unseen:
@@ -195,7 +226,9 @@ def take_over_unseen_holds(holds: "Iterable[Ticket]") -> None:
 
 
 def make_variables(names: "list[str]", named: "dict[str, Ticket]") -> "list[bytes]":
-    """Return what the command learns of its holds, a list of `NAME=value`, in the order of the typed names."""
+    """Return what the command learns of its holds, a list of `NAME=value`, in the order of the
+    typed names.
+    """
     records = [named[name].record for name in names]
     slots = [b"%d" % record.slot[0][0] for record in records if record and record.slot]
     variables = [b"SOLO_TOKEN=" + b" ".join([b"%d" % named[name].number for name in names])]
@@ -203,12 +236,17 @@ def make_variables(names: "list[str]", named: "dict[str, Ticket]") -> "list[byte
 
 
 def make_watch(plan: "Plan", deadline: float) -> "Watch":
-    """Return what blocks a waiter and shows its progress; it is loaded only if somebody reads it."""
+    """Return what blocks a waiter and shows its progress; it is loaded only if somebody reads
+    it.
+    """
     if plan.replace_after is not None:
         deadline = FOREVER  # --wait no longer counts once it is time to end the holder
     is_terminal = is_log = False
     if deadline != NO_WAIT and not plan.quiet:
-        is_log = any(posix.environ.get(variable, b"") not in (b"", b"0", b"false") for variable in CI_VARIABLES)
+        is_log = any(
+            posix.environ.get(variable, b"") not in (b"", b"0", b"false")
+            for variable in CI_VARIABLES
+        )
         is_terminal = not is_log and posix.isatty(2)
         if is_terminal and posix.environ.get(b"TERM", b"dumb") == b"dumb":
             is_terminal, is_log = False, True
@@ -216,7 +254,9 @@ def make_watch(plan: "Plan", deadline: float) -> "Watch":
         return wait_silently
     made: list[Watch] = []
 
-    def watch(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
+    def watch(
+        block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False
+    ) -> bool:
         from solo.contention import progress
 
         if not made:

@@ -1,13 +1,24 @@
-"""Parse the command line into a dict of typed options. Check values, and the options that exclude or need each other.
+"""Parse the command line into a dict of typed options. Check values, and the options that exclude
+or need each other.
 
-GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the
-options; it and all later words belong to the command.
+GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not
+an option ends the options; it and all later words belong to the command.
 """
 
 from solo.errors import UsageError
 from solo.kernel import decode
 from solo.kinds import FLAG, read_word
-from solo.options import DIR, EVERY_OPTION, FILE, LOCAL_BACKENDS, ONCE_PER, SKIP_LIMITS, SOCKET, SUBCOMMAND_NAMES, VIA
+from solo.options import (
+    DIR,
+    EVERY_OPTION,
+    FILE,
+    LOCAL_BACKENDS,
+    ONCE_PER,
+    SKIP_LIMITS,
+    SOCKET,
+    SUBCOMMAND_NAMES,
+    VIA,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +35,9 @@ LONG = {"--" + option.flag: option for option in EVERY_OPTION}
 
 
 def parse(words: "list[str]") -> "tuple[Typed, str | None, list[str]]":
-    """Return (options by key, subcommand or None, the words from there on) of the words after `solo`. Raises UsageError."""
+    """Return (options by key, subcommand or None, the words from there on) of the words after
+    `solo`. Raises UsageError.
+    """
     options: Typed = {}
     at = 0
     while at < len(words):
@@ -38,15 +51,21 @@ def parse(words: "list[str]") -> "tuple[Typed, str | None, list[str]]":
     return options, None, []
 
 
-def parse_option(options: "Typed", words: "list[str]", at: int, long: "Table", short: "Table") -> int:
-    """Store the options in the word before number `at`. Return the number of the next word to parse."""
+def parse_option(
+    options: "Typed", words: "list[str]", at: int, long: "Table", short: "Table"
+) -> int:
+    """Store the options in the word before number `at`. Return the number of the next word to
+    parse.
+    """
     if words[at - 1][:2] == "--":
         return parse_long(options, words, at, long)
     return parse_letters(options, words, at, short, long)
 
 
 def parse_long(options: "Typed", words: "list[str]", at: int, table: "Table") -> int:
-    """Store the long option before the word number `at`. Return the number of the next word to parse."""
+    """Store the long option before the word number `at`. Return the number of the next word to
+    parse.
+    """
     flag, equals, value = words[at - 1].partition("=")
     option = find_option(table, flag)
     if option.kind is FLAG:
@@ -58,8 +77,12 @@ def parse_long(options: "Typed", words: "list[str]", at: int, table: "Table") ->
     return at
 
 
-def parse_letters(options: "Typed", words: "list[str]", at: int, table: "Table", long: "Table") -> int:
-    """Store the short options in the word before number `at`. Return the number of the next word to parse."""
+def parse_letters(
+    options: "Typed", words: "list[str]", at: int, table: "Table", long: "Table"
+) -> int:
+    """Store the short options in the word before number `at`. Return the number of the next word to
+    parse.
+    """
     word = words[at - 1]
     if len(word) > 2 and f"-{word.partition('=')[0]}" in long:
         raise UsageError(f"{word}: a long option starts with two dashes (use -{word})")
@@ -85,7 +108,9 @@ def check_together(options: "Typed") -> None:
         if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
             engine = "an engine (choose one with --via)"
             *first, last = [engine if flag == VIA.flag else f"--{flag}" for flag in option.needs]
-            raise UsageError(f"--{option.flag} needs {', '.join(first)}{' or ' * bool(first)}{last}")
+            raise UsageError(
+                f"--{option.flag} needs {', '.join(first)}{' or ' * bool(first)}{last}"
+            )
 
 
 def check_excludes(options: "Typed", table: "Iterable[Option]") -> None:
@@ -117,17 +142,23 @@ def find_option(table: "Table", flag: str) -> "Option":
 
 
 def take_word(flag: str, words: "list[str]", at: int) -> "tuple[str, int]":
-    """Return the value of `flag`, the word number `at`, and the number of the next word. Raises UsageError."""
+    """Return the value of `flag`, the word number `at`, and the number of the next word. Raises
+    UsageError.
+    """
     if at == len(words) or words[at] == "--":
         raise UsageError(f"{flag} needs a value")
     return words[at], at + 1
 
 
 def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
-    """Convert the text of a value by the kind of its option, and store it and its part by key. Raises UsageError."""
+    """Convert the text of a value by the kind of its option, and store it and its part by key.
+    Raises UsageError.
+    """
     text, comma, rest = text.partition(",") if option.part is not None else (text, "", "")
     if option.kind is not FLAG:
-        read_word(flag, text)  # an empty one is no duration or number either: say why it may be empty
+        read_word(
+            flag, text
+        )  # an empty one is no duration or number either: say why it may be empty
     value = option.kind.read(flag, text)
     if option.part is not None and option.key in options:
         options.pop(option.part.key, None)  # the last of a repeated option replaces all of it
@@ -137,7 +168,9 @@ def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
         options[option.key] = value
     if option.part is not None and comma:
         if option.part.kind is FLAG and rest != option.part.metavar:
-            raise UsageError(f"{flag} {text},{rest}: after the comma only {option.part.metavar} may stand")
+            raise UsageError(
+                f"{flag} {text},{rest}: after the comma only {option.part.metavar} may stand"
+            )
         store(options, option.part, f"{option.part.metavar} of {flag}", rest)
 
 
@@ -148,7 +181,9 @@ def check_command(words: "list[str]") -> None:
 
 
 def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> None:
-    """Add options from the environment, unless they were typed. Raises UsageError for a wrong combination."""
+    """Add options from the environment, unless they were typed. Raises UsageError for a wrong
+    combination.
+    """
     read_variable(options, VIA, environment)
     if options.get(VIA.key) != SOCKET:
         read_variable(options, DIR, environment)
@@ -156,10 +191,14 @@ def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> No
     check_together(options)
     for option in (DIR, ONCE_PER):
         if option.key in options:
-            raise UsageError(f"--via socket and --{option.flag} exclude each other: sockets keep no files")
+            raise UsageError(
+                f"--via socket and --{option.flag} exclude each other: sockets keep no files"
+            )
     for option in SKIP_LIMITS:
         if isinstance(options.get(option.key), int):
-            raise UsageError(f"--{option.flag} cannot count skips with --via socket (use a duration)")
+            raise UsageError(
+                f"--{option.flag} cannot count skips with --via socket (use a duration)"
+            )
 
 
 def read_variable(options: "Typed", option: "Option", environment: "Mapping[bytes, bytes]") -> None:

@@ -12,7 +12,8 @@ DEFAULT_PATH = "/bin:/usr/bin"  # of execvp(3) without PATH
 def find_command(word: str, search: "bytes | None", following: str = "") -> str:
     """Return the path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
 
-    `search` is the bytes of PATH, or None if it is not set; `following` is the next word, for a hint.
+    `search` is the bytes of PATH, or None if it is not set; `following` is the next word, for a
+    hint.
     """
     if "/" in word:
         candidates = [word]
@@ -42,10 +43,11 @@ def find_command(word: str, search: "bytes | None", following: str = "") -> str:
 
 
 def make_names(path: str, command: "list[str]") -> "list[str]":
-    """Return the names of a job without -n: that of its words as typed, then that of its program's real path; one if they
-    are the same. Raises NotExecutable.
+    """Return the names of a job without -n: that of its words as typed, then that of its program's
+    real path; one if they are the same. Raises NotExecutable.
 
-    The same line has the first name wherever PATH or a link leads, the same program the second by whatever link.
+    The same line has the first name wherever PATH or a link leads, the same program the second by
+    whatever link.
     """
     word = command[0]
     try:
@@ -61,7 +63,9 @@ def make_names(path: str, command: "list[str]") -> "list[str]":
 
 
 def make_name(program: str, arguments: "list[str]", default: str = "command") -> str:
-    """Return a name like `backup.sh-1f0c2a9e`. The digits are the CRC-32 of the program and the arguments."""
+    """Return a name like `backup.sh-1f0c2a9e`. The digits are the CRC-32 of the program and the
+    arguments.
+    """
     from binascii import crc32
 
     digest = crc32(b"\0".join(map(encode, [program, *arguments])))

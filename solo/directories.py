@@ -1,6 +1,7 @@
 """Name -> directory: where names live, and which users are trusted to write there.
 
-The uid alone decides, never a variable of the session or what happens to be writable: cron, ssh and CI must agree.
+The uid alone decides, never a variable of the session or what happens to be writable: cron, ssh and
+CI must agree.
 """
 
 import posix
@@ -20,19 +21,28 @@ LONGEST = 2048  # bytes of a nested name, so that a path with it stays below PAT
 
 
 class Directory:
-    """An open directory. `path`: for messages; `mode`: of directories made in it, and without the execute bits of files."""
+    """An open directory. `path`: for messages; `mode`: of directories made in it, and without the
+    execute bits of files.
+    """
 
     def __init__(self, fd: int, path: str, mode: int, shared: bool) -> None:
-        self.fd, self.path, self.mode, self.shared = fd, path, mode, shared
+        self.fd = fd
+        self.path = path
+        self.mode = mode
+        self.shared = shared
 
 
 def find_base(asked: "str | None") -> str:
-    """Return the path under which all names live: `asked`, else that of our uid. Create nothing. Raises SoloError."""
+    """Return the path under which all names live: `asked`, else that of our uid. Create nothing.
+    Raises SoloError.
+    """
     return asked or find_place(posix.geteuid())
 
 
 def find_place(uid: int) -> str:
-    """Return the path of a user's default directory of names, first the one that root made. Raises SoloError."""
+    """Return the path of a user's default directory of names, first the one that root made. Raises
+    SoloError.
+    """
     if uid == 0:
         return ROOT_PLACE
     path = f"{USERS_PLACE}/{uid}"
@@ -46,7 +56,10 @@ def find_place(uid: int) -> str:
         return find_home_place(uid)
     except OSError as error:  # there may be one
         reason = error.strerror or str(error)
-    raise SoloError(f"cannot use {USERS_PLACE}: {reason} (as root: chown root {USERS_PLACE}; chmod 755 {USERS_PLACE})")
+    raise SoloError(
+        f"cannot use {USERS_PLACE}: {reason} (as root: chown root {USERS_PLACE}; chmod 755 "
+        f"{USERS_PLACE})"
+    )
 
 
 def find_home_place(uid: int) -> str:
@@ -59,7 +72,9 @@ def find_home_place(uid: int) -> str:
 
 
 def make_base(asked: "str | None", is_verbose: bool) -> Directory:
-    """Open the directory of all names, made if missing, and its parents too unless it was `asked` for. Raises SoloError."""
+    """Open the directory of all names, made if missing, and its parents too unless it was `asked`
+    for. Raises SoloError.
+    """
     path = find_base(asked)
     try:
         return open_base(path, asked)
@@ -73,12 +88,20 @@ def make_base(asked: "str | None", is_verbose: bool) -> Directory:
         raise SoloError(f"cannot use {path}: another process removed it") from None
 
 
-def explain(path: str, error: OSError, place: "Directory | None" = None, asked: object = True) -> str:
-    """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a remedy if that loads."""
+def explain(
+    path: str, error: OSError, place: "Directory | None" = None, asked: object = True
+) -> str:
+    """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a
+    remedy if that loads.
+    """
     try:
         from solo.text import remedies
 
-        return remedies.explain_file(place, path, error) if place else remedies.explain(path, error, asked)
+        return (
+            remedies.explain_file(place, path, error)
+            if place
+            else remedies.explain(path, error, asked)
+        )
     except (ImportError, OSError):  # as without a free descriptor
         return error.strerror or str(error)
 
@@ -103,7 +126,9 @@ def make_directory(path: str, asked: object = True) -> None:
 
 
 def open_base(path: str, asked: object) -> Directory:
-    """Open a directory of names, shared only if it was `asked` for. Raises SoloError; FileNotFoundError if it is missing."""
+    """Open a directory of names, shared only if it was `asked` for. Raises SoloError;
+    FileNotFoundError if it is missing.
+    """
     try:
         fd = posix.open(path, DIRECTORY)
         stat = posix.fstat(fd)
@@ -112,7 +137,9 @@ def open_base(path: str, asked: object) -> Directory:
             target = posix.readlink(path)
         except OSError:
             raise error from None
-        raise SoloError(f"cannot use {path}: it is a link to {target}, which does not exist") from None
+        raise SoloError(
+            f"cannot use {path}: it is a link to {target}, which does not exist"
+        ) from None
     except OSError as error:
         raise SoloError(f"cannot open {path}: {explain(path, error, None, asked)}") from None
     try:
@@ -129,7 +156,8 @@ def open_base(path: str, asked: object) -> Directory:
 
 
 def choose_mode(mode: int) -> int:
-    """Return the mode of names' directories below a base of `mode`: only users who can write in it share its names.
+    """Return the mode of names' directories below a base of `mode`: only users who can write in it
+    share its names.
 
     A process that can open a ticket or a gate can also lock it.
     """
@@ -142,8 +170,12 @@ def choose_mode(mode: int) -> int:
     return mode & 0o7777
 
 
-def check_writers(path: str, mode: int, may_be_shared: bool, place: "Directory | None" = None) -> None:
-    """Raise SoloError if users who are not trusted can write in a directory of that `mode`, in `place` or the base."""
+def check_writers(
+    path: str, mode: int, may_be_shared: bool, place: "Directory | None" = None
+) -> None:
+    """Raise SoloError if users who are not trusted can write in a directory of that `mode`, in
+    `place` or the base.
+    """
     if mode & OTHER_WRITE and not mode & STICKY:
         reason = "anyone can write there, and it has no sticky bit"
     elif mode & (GROUP_WRITE | OTHER_WRITE) and not may_be_shared:
@@ -157,7 +189,9 @@ def check_writers(path: str, mode: int, may_be_shared: bool, place: "Directory |
 
 
 def tighten(fd: int, mode: int) -> None:
-    """Remove the permissions of group and others that `mode` lacks, if this user owns the file. Raises OSError."""
+    """Remove the permissions of group and others that `mode` lacks, if this user owns the file.
+    Raises OSError.
+    """
     stat = posix.fstat(fd)
     excess = stat.st_mode & (GROUP | OTHERS) & ~mode
     if excess and stat.st_uid == posix.geteuid():
@@ -165,7 +199,9 @@ def tighten(fd: int, mode: int) -> None:
 
 
 def open_parts(base: Directory, parts: "list[str]") -> Directory:
-    """Open the nested directory `parts` below `base`, which stays open. Make what is missing. Raises SoloError."""
+    """Open the nested directory `parts` below `base`, which stays open. Make what is missing.
+    Raises SoloError.
+    """
     place = base
     try:
         for part in parts:
@@ -181,7 +217,9 @@ def open_parts(base: Directory, parts: "list[str]") -> Directory:
 
 
 def open_or_make(place: Directory, part: str) -> Directory:
-    """Open the directory `part` in `place`, made if it is missing. Raises SoloError; Vanished if it was removed again."""
+    """Open the directory `part` in `place`, made if it is missing. Raises SoloError; Vanished if it
+    was removed again.
+    """
     try:
         return open_part(place, part)
     except FileNotFoundError:
@@ -196,7 +234,9 @@ def open_or_make(place: Directory, part: str) -> Directory:
 
 
 def open_below(base: Directory, parts: "list[str]") -> Directory:
-    """Open the nested directory `parts` below `base`, and close `base`. Raises SoloError, FileNotFoundError."""
+    """Open the nested directory `parts` below `base`, and close `base`. Raises SoloError,
+    FileNotFoundError.
+    """
     place = base
     for part in parts:
         outer = place
@@ -217,11 +257,15 @@ def make_part(place: Directory, part: str) -> None:
     except FileExistsError:
         pass  # another contender was faster
     except OSError as error:
-        raise SoloError(f"cannot create {place.path}/{part}: {explain(place.path, error)}") from None
+        raise SoloError(
+            f"cannot create {place.path}/{part}: {explain(place.path, error)}"
+        ) from None
 
 
 def make_for_group(place: Directory, part: str) -> None:
-    """Make `part` with the group of `place`, which may lack the set-group-ID bit; only then give it its name. Raises OSError."""
+    """Make `part` with the group of `place`, which may lack the set-group-ID bit; only then give it
+    its name. Raises OSError.
+    """
     new = f".new.{posix.getpid()}.{time():.6f}"
     create(posix.mkdir, new, PRIVATE, dir_fd=place.fd)
     try:
@@ -242,12 +286,16 @@ def make_for_group(place: Directory, part: str) -> None:
             from solo.text.remedies import quote_path
 
             remedy = f"chmod g+s {quote_path(place.path)}"
-            raise OSError(EPERM, f"it cannot get the group of {place.path} (as root: {remedy})") from None
+            raise OSError(
+                EPERM, f"it cannot get the group of {place.path} (as root: {remedy})"
+            ) from None
         raise
 
 
 def open_part(place: Directory, part: str) -> Directory:
-    """Open the directory `part` in `place`. Raises SoloError, or FileNotFoundError if it is missing."""
+    """Open the directory `part` in `place`. Raises SoloError, or FileNotFoundError if it is
+    missing.
+    """
     path = f"{place.path}/{part}"
     try:
         fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
@@ -260,7 +308,9 @@ def open_part(place: Directory, part: str) -> Directory:
         if stat.st_uid not in (0, posix.geteuid()) and (place.mode & STICKY or not place.shared):
             from solo.text.remedies import choose_remedy, explain_owner
 
-            raise SoloError(f"cannot use {path}: {explain_owner(stat.st_uid, choose_remedy(place, part))}")
+            raise SoloError(
+                f"cannot use {path}: {explain_owner(stat.st_uid, choose_remedy(place, part))}"
+            )
         if stat.st_mode & (GROUP_WRITE | OTHER_WRITE):
             check_writers(path, stat.st_mode, place.shared, place)
     except SoloError:
@@ -270,17 +320,24 @@ def open_part(place: Directory, part: str) -> Directory:
 
 
 def open_file(place: Directory, file: str, flags: int) -> int:
-    """Open a regular file, made if it is missing, shared by all users who may write in `place`. Raises OSError."""
+    """Open a regular file, made if it is missing, shared by all users who may write in `place`.
+    Raises OSError.
+    """
     # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
     for creating in (0, posix.O_CREAT | posix.O_EXCL, 0):
         try:
             how = file, flags | SAFELY | creating, place.mode & 0o666
-            fd = create(posix.open, *how, dir_fd=place.fd) if creating else posix.open(*how, dir_fd=place.fd)
+            fd = (
+                create(posix.open, *how, dir_fd=place.fd)
+                if creating
+                else posix.open(*how, dir_fd=place.fd)
+            )
             if creating and place.shared:
                 posix.fchmod(fd, place.mode & 0o666)
             break
         except (FileNotFoundError, FileExistsError) as error:
-            # Without the traceback, which refers to this frame, and keeps its descriptors until the next gc.
+            # Without the traceback, which refers to this frame, and keeps its descriptors until the
+            # next gc.
             reason = error.with_traceback(None)
     else:
         raise reason
@@ -297,19 +354,25 @@ def open_file(place: Directory, file: str, flags: int) -> int:
 
 
 def check_file(place: Directory, file: str, stat: posix.stat_result) -> None:
-    """Raise OSError if `file` in `place` is not a regular file that only its user, root or the group can replace."""
+    """Raise OSError if `file` in `place` is not a regular file that only its user, root or the
+    group can replace.
+    """
     if not kernel.is_regular(stat.st_mode):
         raise OSError(kernel.EINVAL, "it is not a regular file")
     if place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
         from solo.text.remedies import explain_owner, quote_path
 
-        raise OSError(EPERM, explain_owner(stat.st_uid, f"chown -h root {quote_path(f'{place.path}/{file}')}"))
+        raise OSError(
+            EPERM, explain_owner(stat.st_uid, f"chown -h root {quote_path(f'{place.path}/{file}')}")
+        )
 
 
 def check_new_name(name: str) -> None:
     """Raise UsageError if no new name may be called that."""
     if name[:1] == "/":
-        raise UsageError(f"{name}: a name is not a path (is a variable unset? to lock a file use --flock {name})")
+        raise UsageError(
+            f"{name}: a name is not a path (is a variable unset? to lock a file use --flock {name})"
+        )
     split_name(name)
     if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job` would guard the job by a wrong name
         raise UsageError(f"{name}: a name may not start with {name[0]}")
@@ -318,7 +381,9 @@ def check_new_name(name: str) -> None:
 
 
 def split_name(name: str) -> "list[str]":
-    """Return the parts of a nested name. Raises UsageError if a part cannot be the name of a directory."""
+    """Return the parts of a nested name. Raises UsageError if a part cannot be the name of a
+    directory.
+    """
     parts = name.split("/")
     if len(parts) > DEEPEST:
         raise UsageError(f"a name may not have more than {DEEPEST} parts")

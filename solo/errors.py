@@ -1,4 +1,6 @@
-"""Exit statuses and the errors that cause them. Any module raises them; only main prints them and exits."""
+"""Exit statuses and the errors that cause them. Any module raises them; only main prints them and
+exits.
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +13,9 @@ LEASE_LOST, TIMED_OUT = 123, 124
 
 
 class SoloError(Exception):
-    """solo failed; only with LeaseLost did the command run. The text is for the user, `status` the exit status of solo."""
+    """solo failed; only with LeaseLost did the command run. The text is for the user, `status` the
+    exit status of solo.
+    """
 
     status = 125
     is_loud = True  # False: --quiet and --busy-exit apply
@@ -29,10 +33,11 @@ class UsageError(SoloError, ValueError):
 class Busy(SoloError):
     """The name is held, or too many contenders wait for it.
 
-    `skips` counts the contenders that were skipped since the name was last acquired, None if that is not known. `since` is
-    when the holder's command started, or its ticket was made if it has none, in seconds since the epoch. `name` is the
-    busy one of the names, `holders` a tuple of Holder. `tickets`, `note`, which ends the text, and `own_skips`, those of
-    this command line since it last started, are internal. From solo.run, `skips` and `since` are None.
+    `skips` counts the contenders that were skipped since the name was last acquired, None if that
+    is not known. `since` is when the holder's command started, or its ticket was made if it has
+    none, in seconds since the epoch. `name` is the busy one of the names, `holders` a tuple of
+    Holder. `tickets`, `note`, which ends the text, and `own_skips`, those of this command line
+    since it last started, are internal. From solo.run, `skips` and `since` are None.
     """
 
     status = 75
@@ -51,7 +56,9 @@ class RanAlready(Busy):
 
 
 def make_own_wait(held: str, remedy: str = "") -> SoloError:
-    """Return the error for a contender that would wait for what it holds itself: `held` says what, and by whom."""
+    """Return the error for a contender that would wait for what it holds itself: `held` says what,
+    and by whom.
+    """
     return SoloError(f"{held}: it would wait for itself{remedy}")
 
 
@@ -62,7 +69,9 @@ class Unreachable(SoloError):
 
 
 class LeaseLost(SoloError):
-    """The command was ended: the engine may have given the name to another contender. Only solo.run() raises it."""
+    """The command was ended: the engine may have given the name to another contender. Only
+    solo.run() raises it.
+    """
 
     status = LEASE_LOST
 
@@ -86,7 +95,10 @@ class NotFound(SoloError):
 EXIT_STATUSES = (
     ("the command's", "it ran"),
     (RanAlready.status, "the command succeeded, or --once-per skipped it"),
-    (Unreachable.status, "the engine cannot be reached, even after --wait; nothing ran (EX_UNAVAILABLE)"),
+    (
+        Unreachable.status,
+        "the engine cannot be reached, even after --wait; nothing ran (EX_UNAVAILABLE)",
+    ),
     (Busy.status, "busy, or still busy when --wait ran out (EX_TEMPFAIL)"),
     (LEASE_LOST, "the lease was lost, and the command was ended"),
     (TIMED_OUT, "--timeout ended the command, or with --tree its descendants"),

@@ -1,6 +1,8 @@
-"""Is a pid still that process? It identifies a process only together with its start time, boot and pid namespace.
+"""Is a pid still that process? It identifies a process only together with its start time, boot and
+pid namespace.
 
-A wrong "dead" lets two commands run at once: a process is "dead" only if this process would see it alive.
+A wrong "dead" lets two commands run at once: a process is "dead" only if this process would see it
+alive.
 """
 
 import posix
@@ -20,35 +22,62 @@ HOLDER = b"solo-holder"  # the name of a process of process/holder.py, in /proc/
 
 
 class Stat:
-    """From /proc/PID/stat: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot)."""
+    """From /proc/PID/stat: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock
+    ticks since boot).
+    """
 
     def __init__(self, pid: int, state: str, parent: int, threads: int, start: int) -> None:
-        self.pid, self.state, self.parent, self.threads, self.start = pid, state, parent, threads, start
+        self.pid = pid
+        self.state = state
+        self.parent = parent
+        self.threads = threads
+        self.start = start
 
     def is_dead(self) -> bool:
-        """Return whether the process has ended. If only its main thread has, the state is Z too, but others live."""
+        """Return whether the process has ended. If only its main thread has, the state is Z too,
+        but others live.
+        """
         return self.state in DEAD_STATES and self.threads <= 1
 
     def is_same(self, start: int, theirs: "Origin", mine: "Origin") -> bool:
-        """Return whether it lives, and started at `start` as seen in the origin `theirs`: time namespaces shift that."""
+        """Return whether it lives, and started at `start` as seen in the origin `theirs`: time
+        namespaces shift that.
+        """
         apart = abs((self.start - mine.shift) - (start - theirs.shift))
-        return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)  # rounding loses a tick
+        return not self.is_dead() and apart <= (
+            theirs.time_namespace != mine.time_namespace
+        )  # rounding loses a tick
 
 
 class Origin:
-    """The origin of an identity: boot, pid and time namespaces, `shift` of start times in clock ticks, host."""
+    """The origin of an identity: boot, pid and time namespaces, `shift` of start times in clock
+    ticks, host.
+    """
 
-    def __init__(self, boot: str, pid_namespace: str, time_namespace: str, host: str, shift: int = 0) -> None:
-        self.boot, self.pid_namespace, self.time_namespace = boot, pid_namespace, time_namespace
-        self.host, self.shift = host, shift
+    def __init__(
+        self, boot: str, pid_namespace: str, time_namespace: str, host: str, shift: int = 0
+    ) -> None:
+        self.boot = boot
+        self.pid_namespace = pid_namespace
+        self.time_namespace = time_namespace
+        self.host = host
+        self.shift = shift
 
 
 def parse_stat(data: bytes) -> Stat:
     """Return the Stat in a /proc/PID/stat. Raises ValueError, IndexError if it is torn."""
     # The process's name may contain spaces, newlines and ")": split only after the last ")".
     name_end = data.rindex(b")")
-    fields = data[name_end + 2 :].split(None, 20)  # no further: right after fork(2) each new object copies a page
-    return Stat(int(data[: data.index(b" ")]), decode(fields[0]), int(fields[1]), int(fields[17]), int(fields[19]))
+    fields = data[name_end + 2 :].split(
+        None, 20
+    )  # no further: right after fork(2) each new object copies a page
+    return Stat(
+        int(data[: data.index(b" ")]),
+        decode(fields[0]),
+        int(fields[1]),
+        int(fields[17]),
+        int(fields[19]),
+    )
 
 
 def read_stat(pid: "int | str") -> Stat:
@@ -65,24 +94,34 @@ def is_stopped(pid: int) -> bool:
 
 
 def read_self() -> "Process":
-    """Return (pid, start) of this process. Raises SoloError if /proc shows another pid namespace, with other pids."""
+    """Return (pid, start) of this process. Raises SoloError if /proc shows another pid namespace,
+    with other pids.
+    """
     stat = read_stat("self")
     if stat.pid != posix.getpid():
-        raise SoloError("/proc is of another pid namespace (unshare --mount-proc mounts the right one)")
+        raise SoloError(
+            "/proc is of another pid namespace (unshare --mount-proc mounts the right one)"
+        )
     return stat.pid, stat.start
 
 
 def read_origin() -> Origin:
-    """Return the origin of this process. Raises SoloError if /proc cannot be used: identities could not be verified."""
+    """Return the origin of this process. Raises SoloError if /proc cannot be used: identities could
+    not be verified.
+    """
     try:
         boot = decode(read_file("/proc/sys/kernel/random/boot_id")).strip()
         time_namespace = read_namespace("self", "time")
         shift = 0 if time_namespace in (FIRST_TIME_NAMESPACE, "-") else read_shift()
-        return Origin(boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift)
+        return Origin(
+            boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift
+        )
     except OSError as error:
         is_part = error.errno == ENOENT and posix.access("/proc/self/stat", posix.F_OK)
         remedy = " (in a unit: ProcSubset=all)" if is_part else ""
-        raise SoloError(f"cannot read {error.filename if is_part else '/proc'}: {error.strerror}{remedy}") from None
+        raise SoloError(
+            f"cannot read {error.filename if is_part else '/proc'}: {error.strerror}{remedy}"
+        ) from None
 
 
 def read_shift() -> int:
@@ -97,7 +136,9 @@ def read_uptime(origin: Origin) -> float:
 
 
 def read_namespace(pid: "int | str", kind: str) -> str:
-    """Return the inode number of a process's namespace, or - on a kernel without that kind. Raises OSError."""
+    """Return the inode number of a process's namespace, or - on a kernel without that kind. Raises
+    OSError.
+    """
     try:
         return posix.readlink(f"/proc/{pid}/ns/{kind}").rstrip("]").rpartition("[")[2]
     except FileNotFoundError:
@@ -105,8 +146,8 @@ def read_namespace(pid: "int | str", kind: str) -> str:
 
 
 def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
-    """Return whether the process lives, None if it cannot be seen: on another host, or in a pid namespace that is not
-    below ours. Raises ValueError, IndexError if its /proc/PID/stat is torn.
+    """Return whether the process lives, None if it cannot be seen: on another host, or in a pid
+    namespace that is not below ours. Raises ValueError, IndexError if its /proc/PID/stat is torn.
     """
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
@@ -119,19 +160,25 @@ def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None
 
 
 def search_everywhere(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
-    """Return whether the process lives in a pid namespace that /proc shows; None if it may be in one that it does not."""
+    """Return whether the process lives in a pid namespace that /proc shows; None if it may be in
+    one that it does not.
+    """
     is_unsure = False
     for _, is_same in match_processes(pid, start, theirs, mine):
         if is_same:
             return True
         is_unsure = True
     # In the first pid namespace /proc shows the processes of all others, unless hidepid hides some.
-    sees_all = mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access("/proc/1/stat", posix.R_OK)
+    sees_all = mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access(
+        "/proc/1/stat", posix.R_OK
+    )
     return False if sees_all and not is_unsure else None
 
 
 def is_hidden(pid: int) -> bool:
-    """Return whether a process exists that /proc does not show, because of hidepid or an error of reading."""
+    """Return whether a process exists that /proc does not show, because of hidepid or an error of
+    reading.
+    """
     try:
         posix.kill(pid, 0)
         return True
@@ -153,12 +200,16 @@ def walk_parents(pid: int) -> "Iterator[Process]":
 
 
 def descends_from(pid: int, ancestor: int) -> bool:
-    """Return whether a process is `ancestor` or one of its descendants, as far as that can be seen."""
+    """Return whether a process is `ancestor` or one of its descendants, as far as that can be
+    seen.
+    """
     return any(process[0] == ancestor for process in walk_parents(pid))
 
 
 def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
-    """Return our pid of (pid, start) in `theirs`, in our own pid namespace dead or alive; 0 if it cannot be seen from here."""
+    """Return our pid of (pid, start) in `theirs`, in our own pid namespace dead or alive; 0 if it
+    cannot be seen from here.
+    """
     if theirs.boot != mine.boot:
         return 0
     if theirs.pid_namespace == mine.pid_namespace:
@@ -166,21 +217,33 @@ def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
     return next((found for found, is_same in match_processes(*process, theirs, mine) if is_same), 0)
 
 
-def match_processes(pid: int, start: int, theirs: Origin, mine: Origin) -> "Iterator[tuple[int, bool | None]]":
-    """Yield (our pid, True) of each live process that is `pid` there, (our pid, None) of each that could be."""
+def match_processes(
+    pid: int, start: int, theirs: Origin, mine: Origin
+) -> "Iterator[tuple[int, bool | None]]":
+    """Yield (our pid, True) of each live process that is `pid` there, (our pid, None) of each that
+    could be.
+    """
     for entry in posix.listdir("/proc"):
-        if entry.isdigit() and (is_same := match_process(entry, pid, start, theirs, mine)) is not False:
+        if (
+            entry.isdigit()
+            and (is_same := match_process(entry, pid, start, theirs, mine)) is not False
+        ):
             yield int(entry), is_same
 
 
 def match_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
-    """Return whether /proc/`entry` is that process; None if its namespace or its pid there cannot be read."""
+    """Return whether /proc/`entry` is that process; None if its namespace or its pid there cannot
+    be read.
+    """
     try:
         namespace = read_namespace(entry, "pid")
     except OSError:
         namespace = ""
     try:
-        if namespace not in ("", theirs.pid_namespace) or (inner := read_inner_pid(entry)) not in (0, pid):
+        if namespace not in ("", theirs.pid_namespace) or (inner := read_inner_pid(entry)) not in (
+            0,
+            pid,
+        ):
             return False
         is_same = read_stat(entry).is_same(start, theirs, mine)
     except OSError:
@@ -194,7 +257,10 @@ def read_inner_pid(entry: str) -> int:
 
 
 def read_status(pid: "int | str", key: bytes) -> "list[bytes]":
-    """Return the values of the line `key` of /proc/PID/status, none if it is missing. Raises OSError."""
-    # Split at newlines only: the kernel escapes them in the process's name, and no other line break.
+    """Return the values of the line `key` of /proc/PID/status, none if it is missing. Raises
+    OSError.
+    """
+    # Split at newlines only: the kernel escapes them in the process's name, and no other line
+    # break.
     lines = read_file(f"/proc/{pid}/status", STATUS_SIZE).split(b"\n")
     return next((line.split()[1:] for line in lines if line.startswith(key)), [])

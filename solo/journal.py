@@ -1,7 +1,7 @@
 """The journal of a name: one line per event, each appended by one write(2).
 
-A journal never makes a job fail: a line that cannot be written is dropped, and only --verbose reports it.
-history/reader.py reads journals, and rotates a full one.
+A journal never makes a job fail: a line that cannot be written is dropped, and only --verbose
+reports it. history/reader.py reads journals, and rotates a full one.
 """
 
 import posix
@@ -24,16 +24,22 @@ WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason i
 
 
 class Journal:
-    """Writes the events of a launcher with this `record` to the journals of all its names, below `directory` (--dir).
+    """Writes the events of a launcher with this `record` to the journals of all its names, below
+    `directory` (--dir).
 
-    `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic clock.
+    `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic
+    clock.
     """
 
     title = "the journal"
     clock = staticmethod(time)
 
-    def __init__(self, record: Record, directory: "str | None", report: "Callable[[str], None]") -> None:
-        self.record, self.directory, self.report = record, directory, report
+    def __init__(
+        self, record: Record, directory: "str | None", report: "Callable[[str], None]"
+    ) -> None:
+        self.record = record
+        self.directory = directory
+        self.report = report
         self.waiting_since = monotonic()
         self.running_since = 0.0
         self.start = b""
@@ -43,25 +49,36 @@ class Journal:
         """Write that the command runs as `run.pid`, under the holds `run.named` by name."""
 
         def describe() -> bytes:
-            self.begin(run.pid, monotonic(), {name: format_token(run.named[name]) for name in self.record.shown_names})
+            self.begin(
+                run.pid,
+                monotonic(),
+                {name: format_token(run.named[name]) for name in self.record.shown_names},
+            )
             return self.start
 
         self.append_all(files.STARTED, describe)
 
     def begin(self, child: int, since: float, tokens: "dict[str, bytes]") -> None:
         """Note that the command runs as `child` since that moment of the monotonic clock."""
-        self.running_since, self.tokens = since, tokens
+        self.running_since = since
+        self.tokens = tokens
         waited, start = since - self.waiting_since, self.clock() - (monotonic() - since)
         self.start = b" start=%.3f waited=%.3f child=%d" % (start, waited, child)
 
     def ended(self, run: "Any") -> None:
-        """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was never executed."""
+        """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was
+        never executed.
+        """
         if run.process.is_refused:
             why = format_reason(f"{run.command[0]}: not executed")
-            return self.append_all(files.REFUSED, lambda: self.start + b" code=%d why=%b" % (run.code, why))
+            return self.append_all(
+                files.REFUSED, lambda: self.start + b" code=%d why=%b" % (run.code, why)
+            )
         result = monotonic() - self.running_since, run.code, run.outcome == TIMED_OUT
         lost = b" lost=1" if run.outcome == LEASE_LOST else b""
-        self.append_all(files.ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost)
+        self.append_all(
+            files.ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost
+        )
 
     def refused(self, error: BaseException) -> None:
         """Write that nothing ran, because of `error`."""
@@ -69,14 +86,18 @@ class Journal:
             return
         result = monotonic() - self.waiting_since, error.status
         event = files.SKIPPED if isinstance(error, Busy) else files.REFUSED
-        self.append_all(event, lambda: b" waited=%.3f code=%d why=" % result + format_reason(str(error)))
+        self.append_all(
+            event, lambda: b" waited=%.3f code=%d why=" % result + format_reason(str(error))
+        )
 
     def unnotified(self, reason: str) -> None:
         """Write that --notify failed, because of `reason`."""
         self.append_all(files.UNNOTIFIED, lambda: b" why=" + format_reason(reason))
 
     def append_all(self, event: bytes, describe: "Callable[[], bytes]") -> None:
-        """Append a line to the journal of each name. Report an exception of any kind: the job must go on."""
+        """Append a line to the journal of each name. Report an exception of any kind: the job must
+        go on.
+        """
         try:
             self.append_lines(event, describe())
         except Exception as error:
@@ -98,7 +119,13 @@ class Journal:
         command = quote_words(record.command, WORDS_LIMIT)
         failed, now = None, self.clock()
         for name in record.shown_names:
-            line = b"%b %.3f %b%b command=%b\n" % (event, now, common, self.tokens.get(name, b""), command)
+            line = b"%b %.3f %b%b command=%b\n" % (
+                event,
+                now,
+                common,
+                self.tokens.get(name, b""),
+                command,
+            )
             try:
                 self.write(name, event, line)
             except (OSError, SoloError) as error:
@@ -108,7 +135,11 @@ class Journal:
 
     def write(self, name: str, event: bytes, line: bytes) -> None:
         is_first = event == files.STARTED or not self.start
-        append((make_place if is_first else open_place)(self.directory, name), line, event != files.STARTED)
+        append(
+            (make_place if is_first else open_place)(self.directory, name),
+            line,
+            event != files.STARTED,
+        )
 
 
 def format_token(hold: "Any") -> bytes:

@@ -1,4 +1,6 @@
-"""System calls that need more than one line of Python, one small function each. They raise OSError without a message."""
+"""System calls that need more than one line of Python, one small function each. They raise OSError
+without a message.
+"""
 
 import _signal
 import fcntl
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENCODING = sys.getfilesystemencoding()
-FOREVER, NO_WAIT = float("inf"), float("-inf")  # deadlines on the monotonic clock; the second has passed
+FOREVER, NO_WAIT = (
+    float("inf"),
+    float("-inf"),
+)  # deadlines on the monotonic clock; the second has passed
 CLOSED = -1  # the descriptor of what is not open
 
 # O_NONBLOCK: a FIFO in place of a file must not block us.
@@ -28,19 +33,31 @@ IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 EPERM, ENOENT, ENOEXEC, EACCES, ENOTDIR, EISDIR, EINVAL = 1, 2, 8, 13, 20, 21, 22
 EFBIG, ENOSPC, EROFS, ENOTEMPTY = 27, 28, 30, 39
 
-# A newer contender sends it to the waiter that it supersedes. It is ignored by default, so it harms no process.
+# A newer contender sends it to the waiter that it supersedes. It is ignored by default, so it harms
+# no process.
 WAKE_SIGNAL = _signal.SIGURG
-ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)  # signals that ask a program to end
+ENDING = (
+    _signal.SIGINT,
+    _signal.SIGTERM,
+    _signal.SIGHUP,
+    _signal.SIGQUIT,
+)  # signals that ask a program to end
 USUAL_SIZE = 4096  # bytes of one read
-STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
+STATUS_SIZE = (
+    1 << 20
+)  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
 HIGHEST_FD = 1 << 16  # without close_range(2) the kernel needs a call per descriptor
 RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 
 OWNER_BITS = 0o700
 is_umask_dropped = False  # only in the launcher: a program's umask is not ours to change
-program: "int | None" = None  # the descriptor of the file that modules are imported from (generate/loader.py)
-blocker: "Any" = None  # api/blocking.py: alarms as of `wait` do not suit the threads of a user's program
+program: "int | None" = (
+    None  # the descriptor of the file that modules are imported from (generate/loader.py)
+)
+blocker: "Any" = (
+    None  # api/blocking.py: alarms as of `wait` do not suit the threads of a user's program
+)
 
 
 def is_regular(mode: int) -> bool:
@@ -48,7 +65,9 @@ def is_regular(mode: int) -> bool:
 
 
 def occupy_standard_descriptors() -> None:
-    """Open those of descriptors 0 to 2 that are closed, but not for the command: a ticket must not become stderr."""
+    """Open those of descriptors 0 to 2 that are closed, but not for the command: a ticket must not
+    become stderr.
+    """
     while posix.open("/", DIRECTORY) <= 2:
         pass
 
@@ -64,7 +83,9 @@ def decode(data: bytes) -> str:
 
 
 def try_lock(fd: int, mode: int, lock: "Callable[[int, int], object]" = fcntl.flock) -> bool:
-    """Call flock(2), or a `lock` that is called as it is, without waiting. Return False if another lock is in the way."""
+    """Call flock(2), or a `lock` that is called as it is, without waiting. Return False if another
+    lock is in the way.
+    """
     try:
         lock(fd, mode | fcntl.LOCK_NB)
         return True
@@ -72,11 +93,19 @@ def try_lock(fd: int, mode: int, lock: "Callable[[int, int], object]" = fcntl.fl
         return False
 
 
-def wait_lock(fd: int, mode: int, deadline: float, lock: "Callable[[int, int], object]" = fcntl.flock) -> bool:
-    """Block in `lock`. Return False once `deadline`, in seconds of the monotonic clock, has passed."""
+def wait_lock(
+    fd: int, mode: int, deadline: float, lock: "Callable[[int, int], object]" = fcntl.flock
+) -> bool:
+    """Block in `lock`. Return False once `deadline`, in seconds of the monotonic clock, has
+    passed.
+    """
     if deadline <= monotonic():
         return try_lock(fd, mode, lock)
-    return wait(lambda: lock(fd, mode), deadline) if blocker is None else blocker.wait_lock(fd, mode, deadline, lock)
+    return (
+        wait(lambda: lock(fd, mode), deadline)
+        if blocker is None
+        else blocker.wait_lock(fd, mode, deadline, lock)
+    )
 
 
 def wait_poll(poller: "poll", deadline: float) -> bool:
@@ -86,20 +115,25 @@ def wait_poll(poller: "poll", deadline: float) -> bool:
     return wait(poller.poll, deadline) if blocker is None else blocker.wait_poll(poller, deadline)
 
 
-# How `wait` interrupts a system call. At the deadline an interval timer sends SIGALRM; at any time a newer contender
-# may send the wake signal. Their handler raises, because Python restarts a system call whose handler returns. SIGALRM
-# repeats, because the first one may arrive just before the system call begins; `over` makes every later one harmless.
-# Both signals are blocked while their handlers are set, and handled only around `block`. At the end the mask and the
-# handlers are restored, and so is an alarm that was set before solo was executed, less the time that has passed.
+# How `wait` interrupts a system call. At the deadline an interval timer sends SIGALRM; at any time
+# a newer contender may send the wake signal. Their handler raises, because Python restarts a system
+# call whose handler returns. SIGALRM repeats, because the first one may arrive just before the
+# system call begins; `over` makes every later one harmless. Both signals are blocked while their
+# handlers are set, and handled only around `block`. At the end the mask and the handlers are
+# restored, and so is an alarm that was set before solo was executed, less the time that has passed.
 
 
 def wait(block: "Callable[[], object]", deadline: float) -> bool:
-    """Call `block`, which may sleep without limit. False after `deadline`. Raises Superseded at a wake signal."""
+    """Call `block`, which may sleep without limit. False after `deadline`. Raises Superseded at a
+    wake signal.
+    """
     left = deadline - monotonic()
     timed = deadline != FOREVER
     if timed and 0 < _signal.getitimer(_signal.ITIMER_REAL)[0] <= left:
         # An alarm set before solo was executed ends us first, unless it is blocked or ignored.
-        timed = _signal.getsignal(SIGALRM) != SIG_DFL or SIGALRM in _signal.pthread_sigmask(SIG_BLOCK, ())
+        timed = _signal.getsignal(SIGALRM) != SIG_DFL or SIGALRM in _signal.pthread_sigmask(
+            SIG_BLOCK, ()
+        )
     over = False
 
     def ring(number: int, _: object) -> None:
@@ -113,7 +147,9 @@ def wait(block: "Callable[[], object]", deadline: float) -> bool:
     mask = _signal.pthread_sigmask(SIG_BLOCK, signals)
     dispositions = [_signal.signal(number, ring) for number in signals]
     if timed:
-        alarm, interval = _signal.setitimer(_signal.ITIMER_REAL, max(0.001, min(left, LONGEST_TIMER)), RING_AGAIN)
+        alarm, interval = _signal.setitimer(
+            _signal.ITIMER_REAL, max(0.001, min(left, LONGEST_TIMER)), RING_AGAIN
+        )
     try:
         _signal.pthread_sigmask(SIG_UNBLOCK, signals)
         block()
@@ -129,11 +165,15 @@ def wait(block: "Callable[[], object]", deadline: float) -> bool:
         for number, disposition in zip(signals, dispositions):
             _signal.signal(number, disposition)
         if timed and alarm:  # it was set before solo was executed, for the command
-            _signal.setitimer(_signal.ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
+            _signal.setitimer(
+                _signal.ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval
+            )
 
 
 def block_wake_signal() -> "set[Any] | None":
-    """Block the wake signal. Return the mask for `restore_mask`; None in a user's program, whose signals are not ours."""
+    """Block the wake signal. Return the mask for `restore_mask`; None in a user's program, whose
+    signals are not ours.
+    """
     return _signal.pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL}) if blocker is None else None
 
 
@@ -159,19 +199,25 @@ def read_file(path: str, size: int = USUAL_SIZE) -> bytes:
 
 
 def list_directory(fd: int) -> "list[str]":
-    """List a directory, through a descriptor of its own: `fd` may have been read to its end, and would list nothing."""
+    """List a directory, through a descriptor of its own: `fd` may have been read to its end, and
+    would list nothing.
+    """
     return posix.listdir(f"/proc/self/fd/{fd}")
 
 
 def write_whole(fd: int, data: bytes, offset: int) -> None:
-    """Write all of `data` at `offset`. Raises OSError: a full disk first writes a part, and fails only at the rest."""
+    """Write all of `data` at `offset`. Raises OSError: a full disk first writes a part, and fails
+    only at the rest.
+    """
     while data:
         written = posix.pwrite(fd, data, offset)
         data, offset = data[written:], offset + written
 
 
 def drop_umask() -> int:
-    """Set the umask of this process to 0 and return the old one, which would narrow the modes of shared files."""
+    """Set the umask of this process to 0 and return the old one, which would narrow the modes of
+    shared files.
+    """
     global is_umask_dropped
     is_umask_dropped = True
     return posix.umask(0)
@@ -180,7 +226,8 @@ def drop_umask() -> int:
 def create(call: "Callable[..., Any]", *words: "Any", **within: "Any") -> "Any":
     """Call mkdir(2) or open(2), so that the owner can open the new file.
 
-    A program's umask is changed only if it forbids that, only for the call, and never for group and others.
+    A program's umask is changed only if it forbids that, only for the call, and never for group and
+    others.
     """
     umask = 0 if is_umask_dropped else read_umask()
     if not umask & OWNER_BITS:
@@ -193,7 +240,9 @@ def create(call: "Callable[..., Any]", *words: "Any", **within: "Any") -> "Any":
 
 
 def read_umask() -> int:
-    """Return the umask of this process. umask(2) could read it only by setting it for all threads."""
+    """Return the umask of this process. umask(2) could read it only by setting it for all
+    threads.
+    """
     for line in read_file("/proc/self/status").split(b"\n"):
         if line.startswith(b"Umask:"):
             return int(line.split()[1], 8)
@@ -201,7 +250,9 @@ def read_umask() -> int:
 
 
 def find_home(uid: int) -> str:
-    """Return the home directory of a user as the password database has it, "/" and an unknown one as ""."""
+    """Return the home directory of a user as the password database has it, "/" and an unknown one
+    as "".
+    """
     import pwd
 
     try:
@@ -211,12 +262,16 @@ def find_home(uid: int) -> str:
 
 
 def read_boot_clock() -> float:
-    """Return the seconds since boot, including suspended ones. No step of the wall clock changes it."""
+    """Return the seconds since boot, including suspended ones. No step of the wall clock changes
+    it.
+    """
     return clock_gettime(CLOCK_BOOTTIME)
 
 
 def close(fd: int) -> None:
-    """Close unless `fd` is CLOSED, and ignore errors of close(2): on Linux the descriptor is closed all the same."""
+    """Close unless `fd` is CLOSED, and ignore errors of close(2): on Linux the descriptor is closed
+    all the same.
+    """
     try:
         if fd != CLOSED:
             posix.close(fd)
@@ -277,14 +332,21 @@ def list_descriptors() -> "set[int]":
 
 
 def escape(text: str) -> str:
-    """Return the text with Python escapes, like \\x1b, for unprintable characters and bytes that are not UTF-8."""
+    """Return the text with Python escapes, like \\x1b, for unprintable characters and bytes that
+    are not UTF-8.
+    """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1].replace("\\udc", "\\x") for letter in text)
+    return "".join(
+        letter if letter.isprintable() else repr(letter)[1:-1].replace("\\udc", "\\x")
+        for letter in text
+    )
 
 
 def say(text: str) -> None:
-    """Write one line to stderr, without loading sys.stderr. Ignore errors: there may be no reader."""
+    """Write one line to stderr, without loading sys.stderr. Ignore errors: there may be no
+    reader.
+    """
     try:
         posix.write(2, f"solo: {escape(text)}\n".encode(ENCODING, "backslashreplace"))
     except OSError:
@@ -292,7 +354,9 @@ def say(text: str) -> None:
 
 
 def say_promptly(text: str) -> None:
-    """Write one line to stderr unless that would block: signals must be forwarded even if nobody reads."""
+    """Write one line to stderr unless that would block: signals must be forwarded even if nobody
+    reads.
+    """
     try:
         if has_room(2):
             say(text)
@@ -301,7 +365,8 @@ def say_promptly(text: str) -> None:
 
 
 def has_room(fd: int, milliseconds: "int | None" = 0) -> bool:
-    """Return whether a line can be written without blocking: not to a full pipe, or to a terminal stopped by Ctrl-S.
+    """Return whether a line can be written without blocking: not to a full pipe, or to a terminal
+    stopped by Ctrl-S.
 
     Wait for that up to so many `milliseconds`; None: without end.
     """

@@ -1,4 +1,6 @@
-"""The kinds of values that options have: each is one object that says how a value is read, completed and tested."""
+"""The kinds of values that options have: each is one object that says how a value is read,
+completed and tested.
+"""
 
 import _signal
 import posix
@@ -16,14 +18,19 @@ UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
 
 class Kind:
-    """`read(flag, text)` returns a value, and raises UsageError. `completes` names what the shells offer for it, see
-    packaging/tables.py. `sample` is a value that is valid beside every other option, for the tests.
+    """`read(flag, text)` returns a value, and raises UsageError. `completes` names what the shells
+    offer for it, see packaging/tables.py. `sample` is a value that is valid beside every other
+    option, for the tests.
     """
 
     __slots__ = ("completes", "read", "sample")
 
-    def __init__(self, read: "Callable[[str, str], object]", completes: str = "nothing", sample: str = "") -> None:
-        self.read, self.completes, self.sample = read, completes, sample
+    def __init__(
+        self, read: "Callable[[str, str], object]", completes: str = "nothing", sample: str = ""
+    ) -> None:
+        self.read = read
+        self.completes = completes
+        self.sample = sample
 
 
 def read_flag(flag: str, text: str) -> bool:
@@ -54,7 +61,9 @@ def read_duration(flag: str, text: str) -> float:
         else:
             break
     if rest or not text:
-        raise UsageError(f"{flag} {text}: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)")
+        raise UsageError(
+            f"{flag} {text}: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)"
+        )
     return seconds
 
 
@@ -80,13 +89,23 @@ def read_status(flag: str, text: str) -> int:
 
 
 def list_signals() -> "dict[str, int]":
-    """Return {name: number} of every signal with a name. Python's module signal could, but takes 3 ms to load."""
-    return {name: getattr(_signal, name) for name in dir(_signal) if name[:3] == "SIG" and name[3:4] != "_"}
+    """Return {name: number} of every signal with a name. Python's module signal could, but takes 3
+    ms to load.
+    """
+    return {
+        name: getattr(_signal, name)
+        for name in dir(_signal)
+        if name[:3] == "SIG" and name[3:4] != "_"
+    }
 
 
 def name_signal(number: int) -> str:
     """Return `SIGKILL` for 9."""
-    names = [name for name, value in list_signals().items() if value == number and name not in SIGNAL_ALIASES]
+    names = [
+        name
+        for name, value in list_signals().items()
+        if value == number and name not in SIGNAL_ALIASES
+    ]
     return names[0] if names else f"signal {number}"
 
 
@@ -110,7 +129,12 @@ def read_pid(flag: str, text: str) -> int:
 
 def read_note(flag: str, text: str) -> str:
     """Return a text of one line that cannot control a terminal."""
-    if not isinstance(text, str) or not text.strip() or len(text) > NOTE_LIMIT or not text.isprintable():
+    if (
+        not isinstance(text, str)
+        or not text.strip()
+        or len(text) > NOTE_LIMIT
+        or not text.isprintable()
+    ):
         raise UsageError(f"{flag} must be one line of 1 to {NOTE_LIMIT} printable characters")
     return text
 

@@ -1,9 +1,10 @@
 """A guarded run, step by step: plan, acquire, start, wait. Listeners log and report it.
 
-A listener is an object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and `timed_out(run)`.
-The last comes after `ended` if --timeout or a lost lease ended the command. Its `descriptors`, if any, are kept open
-while the command runs. The listeners of the caller get the Run as their attribute `run`; its own ones may also have
-`unnotified(reason)`, for a --notify that failed.
+A listener is an object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and
+`timed_out(run)`. The last comes after `ended` if --timeout or a lost lease ended the command. Its
+`descriptors`, if any, are kept open while the command runs. The listeners of the caller get the Run
+as their attribute `run`; its own ones may also have `unnotified(reason)`, for a --notify that
+failed.
 """
 
 import posix
@@ -34,7 +35,8 @@ ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) accepts
 
 
 def run(typed: "Typed", command: "list[str]", listeners: "list[Any]") -> None:
-    """Guard `command` as the options `typed` say, and end as it ends. Raises SoloError if nothing ran.
+    """Guard `command` as the options `typed` say, and end as it ends. Raises SoloError if nothing
+    ran.
 
     The caller notifies its `listeners` of a refusal; all other events reach them from here.
     """
@@ -54,17 +56,20 @@ def run(typed: "Typed", command: "list[str]", listeners: "list[Any]") -> None:
 
 
 class Run:
-    """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`, and `outcome`:
-    TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `local_holds` are the local ones by
-    name, `named` the hold of each shown name that has its token and slot. `is_below_init` is whether
-    the parent of the launcher is process 1. `pair` is the Lower of --tree.
+    """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`,
+    and `outcome`: TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `local_holds` are
+    the local ones by name, `named` the hold of each shown name that has its token and slot.
+    `is_below_init` is whether the parent of the launcher is process 1. `pair` is the Lower of
+    --tree.
     """
 
     names: "list[str]" = []  # of a run whose plan was refused
     own_listeners: "list[Any]" = []
     pair: "Lower | None" = None
 
-    def __init__(self, typed: "Typed", command: "list[str]", listeners: "list[Any]", is_below_init: bool) -> None:
+    def __init__(
+        self, typed: "Typed", command: "list[str]", listeners: "list[Any]", is_below_init: bool
+    ) -> None:
         self.is_below_init = is_below_init
         self.inherited = InheritedState()
         self.environment = read_environment()
@@ -99,7 +104,9 @@ class Run:
         self.termination: Termination | None = None
 
     def print_verbose(self, text: str) -> None:
-        """Print it with --verbose. Once the command runs, a full pipe behind stderr must not block the launcher."""
+        """Print it with --verbose. Once the command runs, a full pipe behind stderr must not block
+        the launcher.
+        """
         if self.plan.verbose:
             (say if self.pid is None else say_promptly)(text)
 
@@ -124,7 +131,10 @@ class Run:
         self.starter = starter = Starter(path, self.command, environment, self.inherited)
         starter.pair = self.pair
         if plan.chdir is not None:
-            starter.path, starter.directory = make_absolute(path), open_working_directory(plan.chdir)
+            starter.path, starter.directory = (
+                make_absolute(path),
+                open_working_directory(plan.chdir),
+            )
         if plan.timeout is not None or plan.tree or plan.is_remote or plan.notify is not None:
             from solo.process.limits import Termination
 
@@ -145,18 +155,24 @@ class Run:
 
             self.once = PeriodGuard(plan)
             at = self.own_listeners.index(self.holds)
-            self.own_listeners.insert(at, self.once)  # it forgets a failed run before the names are released
+            self.own_listeners.insert(
+                at, self.once
+            )  # it forgets a failed run before the names are released
         for variable in acquire.OF_SOME_RUNS:
             environment.pop(variable, None)  # of a run around this one
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
-        if self.record.origin.pid_namespace != FIRST_PID_NAMESPACE and not (plan.is_socket or plan.tree):
+        if self.record.origin.pid_namespace != FIRST_PID_NAMESPACE and not (
+            plan.is_socket or plan.tree
+        ):
             from solo.process.holder import Holder
 
             starter.holder = Holder(self.record.origin)
             self.own_listeners.append(starter.holder)
 
     def acquire(self) -> None:
-        """Acquire the names, then the files, then the engine's lock; claim the period of --once-per last."""
+        """Acquire the names, then the files, then the engine's lock; claim the period of --once-per
+        last.
+        """
         self.prepare()
         plan, holds = self.plan, self.holds
         starter = self.starter if self.remote is None else None
@@ -166,7 +182,13 @@ class Run:
         if plan.locks_files:
             from solo.contention.flocks import lock_files
 
-            wanted = plan, plan.claim.mode, self.inherited.umask, acquire.make_watch(plan, plan.file_deadline), holds
+            wanted = (
+                plan,
+                plan.claim.mode,
+                self.inherited.umask,
+                acquire.make_watch(plan, plan.file_deadline),
+                holds,
+            )
             acquire.acquire_further(self.names[0], self.local_holds, lambda: lock_files(*wanted))
         if self.remote is not None:
             self.acquire_remote(self.remote)
@@ -174,9 +196,13 @@ class Run:
             self.once.claim()
 
     def acquire_remote(self, remote: "EngineHold") -> None:
-        """Acquire the names at the engine; last, so that contenders of one host exclude each other whatever it does."""
+        """Acquire the names at the engine; last, so that contenders of one host exclude each other
+        whatever it does.
+        """
         watch = acquire.make_watch(self.plan, self.plan.deadline)
-        acquire.acquire_further(self.names[0], self.named, lambda: remote.acquire(self.plan.deadline, watch, self.once))
+        acquire.acquire_further(
+            self.names[0], self.named, lambda: remote.acquire(self.plan.deadline, watch, self.once)
+        )
         self.holds.append(remote)
         assert self.termination  # of every run with an engine
         self.termination.lease = remote.lease
@@ -192,7 +218,9 @@ class Run:
             variables = acquire.make_variables(self.names, self.named)
             self.process = self.starter.start(self.holds, variables, self.termination)
         except OSError as error:
-            raise SoloError(f"{self.names[0]}: cannot start {self.command[0]}: {error.strerror}") from None
+            raise SoloError(
+                f"{self.names[0]}: cannot start {self.command[0]}: {error.strerror}"
+            ) from None
 
     def refuse(self, error: BaseException) -> BaseException:
         """Undo everything: nothing runs, because of `error`. Return the error to raise."""
@@ -208,7 +236,9 @@ class Run:
         return error
 
     def wait(self) -> None:
-        """Wait for the command. First close every descriptor that neither a hold nor a listener needs."""
+        """Wait for the command. First close every descriptor that neither a hold nor a listener
+        needs.
+        """
         acquire.settle_all(self.local_holds.values())
         acquire.take_over_unseen_holds(self.local_holds.values())
         self.pid, begin = self.process.pid, monotonic()
@@ -219,7 +249,9 @@ class Run:
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
         if self.termination is not None and self.termination.may_end:
             kept.append(2)
-        supervise.close_descriptors(kept, None if self.remote is None else self.remote.inherited_descriptors)
+        supervise.close_descriptors(
+            kept, None if self.remote is None else self.remote.inherited_descriptors
+        )
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
         status = supervise.wait(self.process)
@@ -235,7 +267,13 @@ class Run:
         self.seconds = monotonic() - begin
         self.code = posix.waitstatus_to_exitcode(status)
         if self.termination is not None:
-            self.outcome = LEASE_LOST if self.termination.loss else TIMED_OUT if self.termination.is_timed_out else None
+            self.outcome = (
+                LEASE_LOST
+                if self.termination.loss
+                else TIMED_OUT
+                if self.termination.is_timed_out
+                else None
+            )
 
     def finish(self) -> None:
         """Release, log, and end as the command ended. Does not return."""
@@ -266,7 +304,8 @@ def read_environment() -> "dict[bytes, bytes]":
     environment = dict(posix.environ)
     environment.pop(b"", None)  # execve(2) accepts it, Python's does not
     if b"LC_CTYPE" in environment:
-        # In the C locale Python sets its own (PEP 538). Like getenv(3), use the first one that was inherited.
+        # In the C locale Python sets its own (PEP 538). Like getenv(3), use the first one that was
+        # inherited.
         try:
             inherited = b"\0" + read_file("/proc/self/environ", ENVIRONMENT_LIMIT)
         except OSError as error:

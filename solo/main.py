@@ -1,4 +1,6 @@
-"""The command line decides: a guarded run, or a subcommand. Only this module prints errors and exits."""
+"""The command line decides: a guarded run, or a subcommand. Only this module prints errors and
+exits.
+"""
 
 import posix
 import sys
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def main(report: "Report | None" = None) -> None:
-    """Run the `solo` command with sys.argv. Does not return. `report` is that to solo.run(), which started this process."""
+    """Run the `solo` command with sys.argv. Does not return. `report` is that to solo.run(), which
+    started this process.
+    """
     typed: Typed = {}
     listeners: list[Any] = [] if report is None else [report]
     try:
@@ -51,7 +55,10 @@ def main(report: "Report | None" = None) -> None:
         from solo.text.missing import describe_missing
 
         refusal = SoloError(describe_missing(error.name))
-    except (MemoryError, SystemError) as error:  # SystemError: Python's own mistakes, as where memory runs out
+    except (
+        MemoryError,
+        SystemError,
+    ) as error:  # SystemError: Python's own mistakes, as where memory runs out
         refusal = SoloError(f"cannot continue: {str(error) or 'Cannot allocate memory'}")
     except ImportError as error:
         refusal = SoloError(f"cannot load a part of Python: {error}")
@@ -61,7 +68,9 @@ def main(report: "Report | None" = None) -> None:
 
 
 def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
-    """Add the options that the environment sets and the listeners that the options ask for. Raises UsageError."""
+    """Add the options that the environment sets and the listeners that the options ask for. Raises
+    UsageError.
+    """
     if not typed and (words == ["ls"] or words[:1] in (["ps"], ["kill"])):
         from solo.commands.lookup import warn_of_program
 
@@ -76,7 +85,9 @@ def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
     check_command(words)
 
 
-def run_subcommand(typed: "Typed", name: "str | None", words: "list[str]", listeners: "list[Any]") -> None:
+def run_subcommand(
+    typed: "Typed", name: "str | None", words: "list[str]", listeners: "list[Any]"
+) -> None:
     """Run a subcommand, or --help if `name` is None, and exit. Raises SoloError."""
     if name == "hold" and "--export" in words:
         from solo.commands.hold import Exporter
@@ -110,7 +121,9 @@ def find_status(error: SoloError, typed: "Typed") -> int:
 
 
 def is_loud(busy: Busy, limit: "int | float | None") -> bool:
-    """Return whether --loud-after ends --quiet: after `limit` skips (int), or `limit` seconds of the holder (float)."""
+    """Return whether --loud-after ends --quiet: after `limit` skips (int), or `limit` seconds of
+    the holder (float).
+    """
     if limit is None or isinstance(busy, (Superseded, RanAlready)):
         return False
     if isinstance(limit, int):
@@ -120,7 +133,9 @@ def is_loud(busy: Busy, limit: "int | float | None") -> bool:
 
 
 def make_listeners(typed: "Typed") -> "list[Any]":
-    """Return the listeners of --syslog and --notify that this Python can load: the command's status counts."""
+    """Return the listeners of --syslog and --notify that this Python can load: the command's status
+    counts.
+    """
     made: list[Any] = []
     try:
         if "syslog" in typed:

@@ -1,9 +1,9 @@
 """Lock modes and their compatibility. Pure functions: no I/O, no clock, no state.
 
-The modes are those of multi-granularity locking (J. Gray, R. Lorie, G. Putzolu, I. Traiger, "Granularity of Locks and
-Degrees of Consistency in a Shared Data Base", 1975): exclusive and shared on a name, and on every parent of a nested
-name the intention to acquire one of them further down. A fifth mode is for slots: it is compatible only with itself, as
-long as slots are free.
+The modes are those of multi-granularity locking (J. Gray, R. Lorie, G. Putzolu, I. Traiger,
+"Granularity of Locks and Degrees of Consistency in a Shared Data Base", 1975): exclusive and shared
+on a name, and on every parent of a nested name the intention to acquire one of them further down. A
+fifth mode is for slots: it is compatible only with itself, as long as slots are free.
 """
 
 EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, SLOTS = MODES = ("X", "S", "IX", "IS", "C")
@@ -20,7 +20,9 @@ COMPATIBLE = {
 
 
 def is_stronger(mode: str, other: str) -> bool:
-    """Return whether what conflicts with the mode `other` also conflicts with `mode`, as each does with itself."""
+    """Return whether what conflicts with the mode `other` also conflicts with `mode`, as each does
+    with itself.
+    """
     return set(COMPATIBLE[mode]) <= set(COMPATIBLE[other])
 
 
@@ -30,14 +32,17 @@ class Claim:
     __slots__ = ("mode", "slots", "take")
 
     def __init__(self, mode: str, slots: int = 1, take: int = 1) -> None:
-        self.mode, self.slots, self.take = mode, slots, take
+        self.mode = mode
+        self.slots = slots
+        self.take = take
 
 
 def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
-    """Return the indices of the claims `held` that conflict with `wanted`; none if it can be granted.
+    """Return the indices of the claims `held` that conflict with `wanted`; none if it can be
+    granted.
 
-    All of them must end first; but if wanted and the first of them are for slots, one may be enough. The limit for all
-    is the smallest number of slots in any claim.
+    All of them must end first; but if wanted and the first of them are for slots, one may be
+    enough. The limit for all is the smallest number of slots in any claim.
     """
     conflicts = [at for at, claim in enumerate(held) if claim.mode not in COMPATIBLE[wanted.mode]]
     if conflicts or wanted.mode != SLOTS:
@@ -49,7 +54,9 @@ def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
 
 
 def allot_slots(wanted: Claim, taken: "list[tuple[int, int]]") -> "list[tuple[int, int]]":
-    """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`; [] without slots."""
+    """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`;
+    [] without slots.
+    """
     if wanted.mode != SLOTS:
         return []
     free, at = [], 0
@@ -64,7 +71,9 @@ def allot_slots(wanted: Claim, taken: "list[tuple[int, int]]") -> "list[tuple[in
 
 
 def plan_claims(names: "list[str]", claim: Claim) -> "list[tuple[str, Claim]]":
-    """Return [(name, Claim)] to acquire for `claim` on each of `names`, parents first, in the global order."""
+    """Return [(name, Claim)] to acquire for `claim` on each of `names`, parents first, in the
+    global order.
+    """
     claims = dict.fromkeys(names, claim)
     if len(names) == 1 and "/" not in names[0]:
         return [(names[0], claim)]

@@ -1,7 +1,9 @@
-"""Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds that conflict.
+"""Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds
+that conflict.
 
-The gate is locked while these functions run, as they remove dead tickets; but for `list_holds` and `list_living`, which
-remove nothing. They return open tickets, which the caller closes; these two return closed ones.
+The gate is locked while these functions run, as they remove dead tickets; but for `list_holds` and
+`list_living`, which remove nothing. They return open tickets, which the caller closes; these two
+return closed ones.
 """
 
 import posix
@@ -24,8 +26,9 @@ def find_obstacles(
     waiting: "Ticket | None",
     ignores: "Callable[[Ticket, Record], bool] | None" = None,
 ) -> "tuple[list[Ticket], list[tuple[int, int]]]":
-    """Return the nearest waiter before `waiting`, ours, that the policy does not ignore, else the conflicting holds; and
-    our slots if there are neither. Removes the dead tickets it finds. Raises SoloError.
+    """Return the nearest waiter before `waiting`, ours, that the policy does not ignore, else the
+    conflicting holds; and our slots if there are neither. Removes the dead tickets it finds. Raises
+    SoloError.
     """
     files = queue.list_files() if waiting is None else queue.list_files(waiting.file)
     for file in files:
@@ -43,13 +46,19 @@ def find_obstacles(
     return find_conflicting_holds(queue, record.claim)
 
 
-def find_conflicting_holds(queue: "Queue", claim: Claim) -> "tuple[list[Ticket], list[tuple[int, int]]]":
-    """Return the live holds that conflict with `claim`, oldest first, the first open; and its slots if there are none."""
+def find_conflicting_holds(
+    queue: "Queue", claim: Claim
+) -> "tuple[list[Ticket], list[tuple[int, int]]]":
+    """Return the live holds that conflict with `claim`, oldest first, the first open; and its slots
+    if there are none.
+    """
     holds = find_holds(queue)
     conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
     if not conflicts:
         close_all(holds)
-        return [], allot_slots(claim, [pair for hold in holds if hold.record for pair in hold.record.slot])
+        return [], allot_slots(
+            claim, [pair for hold in holds if hold.record for pair in hold.record.slot]
+        )
     close_all([hold for hold in holds if hold not in conflicts])
     if not conflicts[0].is_open:
         first = find_living(queue, conflicts[0].file)
@@ -62,7 +71,9 @@ def find_conflicting_holds(queue: "Queue", claim: Claim) -> "tuple[list[Ticket],
 
 
 def find_holds(queue: "Queue", most_open: int = MOST_OPEN) -> "list[Ticket]":
-    """Return all live holds, oldest first, with their records. Leaves no more than `most_open` of them open."""
+    """Return all live holds, oldest first, with their records. Leaves no more than `most_open` of
+    them open.
+    """
     holds: list[Ticket] = []
     for file in sorted(queue.files):
         hold = find_living(queue, file) if file.startswith(HOLD) else None
@@ -75,7 +86,9 @@ def find_holds(queue: "Queue", most_open: int = MOST_OPEN) -> "list[Ticket]":
 
 
 def find_living(queue: "Queue", file: str) -> "Ticket | None":
-    """Return the ticket if it is alive, else remove it, or note it in `queue.unseen`, and return None. Raises SoloError."""
+    """Return the ticket if it is alive, else remove it, or note it in `queue.unseen`, and return
+    None. Raises SoloError.
+    """
     ticket = queue.open_ticket(file)
     if ticket is None or ticket.state in (LIVE, ORPHANED):
         return ticket
@@ -93,7 +106,9 @@ def list_holds(queue: "Queue") -> "list[Ticket]":
 
 
 def list_living(queue: "Queue", files: "Iterable[str]") -> "list[Ticket]":
-    """Return the live tickets among `files`, closed, with their records. Removes nothing, so it needs no gate."""
+    """Return the live tickets among `files`, closed, with their records. Removes nothing, so it
+    needs no gate.
+    """
     living = []
     for file in files:
         ticket = queue.look(file)
@@ -105,19 +120,31 @@ def list_living(queue: "Queue", files: "Iterable[str]") -> "list[Ticket]":
     return living
 
 
-def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None) -> "list[Ticket]":
-    """Return those of `holds` whose launchers or command are `keep` or an ancestor of this process or of `keep`."""
+def find_own_ancestors(
+    queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None
+) -> "list[Ticket]":
+    """Return those of `holds` whose launchers or command are `keep` or an ancestor of this process
+    or of `keep`.
+    """
     if not holds:
         return []
     ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}
     here = queue.origin.pid_namespace
-    known = [(hold, hold.record) for hold in holds if hold.record and hold.record.origin.pid_namespace == here]
-    named = [(hold, ancestors & {record.launcher, record.child, record.outer}) for hold, record in known]
+    known = [
+        (hold, hold.record)
+        for hold in holds
+        if hold.record and hold.record.origin.pid_namespace == here
+    ]
+    named = [
+        (hold, ancestors & {record.launcher, record.child, record.outer}) for hold, record in known
+    ]
     if not any(processes for _, processes in named):
         return []
     from solo.process.owners import vouches  # whose owner may be believed
 
-    return [hold for hold, processes in named if any(vouches(hold, process) for process in processes)]
+    return [
+        hold for hold, processes in named if any(vouches(hold, process) for process in processes)
+    ]
 
 
 def read_claim(ticket: "Ticket") -> Claim:
@@ -127,7 +154,9 @@ def read_claim(ticket: "Ticket") -> Claim:
 
 
 def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Busy:
-    """Count a skip and return what to raise for it, with the text still missing. Closes the obstacles."""
+    """Count a skip and return what to raise for it, with the text still missing. Closes the
+    obstacles.
+    """
     nearest = obstacles[0].read_record()
     close_all(obstacles)
     holds, _ = find_conflicting_holds(queue, record.claim)

@@ -1,24 +1,29 @@
-"""Options, declared once: parser, --help, completions, manual and Python keywords use this table."""
+"""Options, declared once: parser, --help, completions, manual and Python keywords use this
+table.
+"""
 
 from solo import kinds
 
 GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
-    "What to lock", "How to share", "When busy", "The command and its limits", "Several machines", "Output",
+    "What to lock", "How to share", "When busy", "The command and its "
+                                                 "limits", "Several machines", "Output",
 )  # fmt: skip
 
 ROOT_PLACE = "/run/solo"  # where the names of root live
 HOME_PLACE = "/.local/state/solo"  # where those of others live, in their home directories
-USERS_PLACE = "/var/lib/solo-users"  # only root can make a user's place in it; /run would lose it at each boot
+# only root can make a user's place in it; /run would lose it at each boot
+USERS_PLACE = "/var/lib/solo-users"
 OVERFLOW = 65534  # the owner of root's files in a user namespace that lacks root
 
 
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
-    `kind`, one of kinds.py, decides how a value is read, completed and tested. `many` lets it be repeated; `variable` is
-    its environment variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs` beside
-    it, and goes with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and `text`
-    what the manual says of it, by default the same. Its `part` is what may follow its value after a comma.
+    `kind`, one of kinds.py, decides how a value is read, completed and tested. `many` lets it be
+    repeated; `variable` is its environment variable; `keyword` that of solo.run(), None if it has
+    none. It needs one of the flags `needs` beside it, and goes with none of the flags `excludes`.
+    `group` is its heading in --help, `help` its line there, and `text` what the manual says of it,
+    by default the same. Its `part` is what may follow its value after a comma.
     """
 
     # fmt: off
@@ -29,13 +34,24 @@ class Option:
 
     def __init__(
         self, flag: str, short: "str | None", kind: kinds.Kind, metavar: "str | None", group: str, help: str, text: str = "",
-        many: bool = False, variable: "str | None" = None, needs: "tuple[str, ...]" = (), excludes: "tuple[str, ...]" = (),
+        many: bool = False, variable: "str | None" = None, needs: (
+                                                                  "tuple[str, "
+                                                                  "...]") = (), excludes: "tuple[str, ...]" = (),
         keyword: "str | None" = "", part: "Option | None" = None,
     ) -> None:
         # fmt: on
-        self.flag, self.short, self.kind, self.metavar, self.group, self.help = flag, short, kind, metavar, group, help
-        self.text, self.many, self.variable, self.part = text or f"{help}.", many, variable, part
-        self.needs, self.excludes = needs, excludes
+        self.flag = flag
+        self.short = short
+        self.kind = kind
+        self.metavar = metavar
+        self.group = group
+        self.help = help
+        self.text = text or f"{help}."
+        self.many = many
+        self.variable = variable
+        self.part = part
+        self.needs = needs
+        self.excludes = excludes
         self.title = f"--{flag}"  # in messages
         self.key = flag.replace("-", "_")
         self.keyword = self.key if keyword == "" else keyword
@@ -45,15 +61,20 @@ class Option:
             self.metavar = f"{metavar}[,{part.metavar}]"
 
 
-def make_part(flag: str, kind: kinds.Kind, metavar: str, excludes: "tuple[str, ...]" = ()) -> Option:
-    """Return the part of another option. Earlier releases had it as an option of its own, which is still accepted."""
+def make_part(
+    flag: str, kind: kinds.Kind, metavar: str, excludes: "tuple[str, ...]" = ()
+) -> Option:
+    """Return the part of another option. Earlier releases had it as an option of its own, which is
+    still accepted.
+    """
     return Option(flag, None, kind, metavar, "", "", excludes=excludes)
 
 
 # fmt: off
 LOCAL_BACKENDS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
-NAME = Option("name", "n", kinds.NAME, "NAME", LOCK, "Lock NAME (may be repeated); x/y is nested in x", many=True,
+NAME = Option("name", "n", kinds.NAME, "NAME", LOCK, "Lock NAME (may be repeated); x/y is nested "
+                                                     "in x", many=True,
     text="Lock NAME; repeat it to hold several names. Names nest: x excludes x/y and x/z, which can run together. Default: "
     "names made from the command and its arguments; see solo(7).")
 DIR = Option("dir", None, kinds.DIRECTORY, "DIR", LOCK, "Use DIR as the directory of names", variable="SOLO_DIR",
@@ -142,4 +163,16 @@ EVERY_OPTION = (*LAUNCHER_OPTIONS, *PARTS)
 SKIP_LIMITS = (LOUD_AFTER, REPLACE_AFTER)  # a number of skips, or a duration
 
 # A run compares its first word with these; commands/table.py has a line about each.
-SUBCOMMAND_NAMES = ("list", "show", "wait", "stop", "hold", "release", "history", "metrics", "top", "clean", "doctor")
+SUBCOMMAND_NAMES = (
+    "list",
+    "show",
+    "wait",
+    "stop",
+    "hold",
+    "release",
+    "history",
+    "metrics",
+    "top",
+    "clean",
+    "doctor",
+)

@@ -1,4 +1,6 @@
-"""The plan of one guarded run: each typed option, resolved once. Below `launcher.run` nothing reads the options."""
+"""The plan of one guarded run: each typed option, resolved once. Below `launcher.run` nothing reads
+the options.
+"""
 
 import posix
 from time import monotonic
@@ -22,11 +24,12 @@ KILL_AFTER = 10.0  # seconds
 class Plan:
     """The options by their keys, a flag as a bool, an option that was not typed as None; and more.
 
-    `names`: all names, once each; made from the command if none was typed, `is_generated`; `command`: its words. `claim`: the mode,
-    slots and take. `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the
-    same for files. `locks_files`: whether --flock or --fcntl is used. `is_remote`, `is_socket`: the backend of the
-    lock. `dir`: absolute, or None for the default. `kill_after`: with its default; `grace`: as typed or None, since a
-    lease has another default. `tree_grace`: `kill_after` with --tree, else None.
+    `names`: all names, once each; made from the command if none was typed, `is_generated`;
+    `command`: its words. `claim`: the mode, slots and take. `deadline`: when a waiter gives up, on
+    the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the same for files. `locks_files`:
+    whether --flock or --fcntl is used. `is_remote`, `is_socket`: the backend of the lock. `dir`:
+    absolute, or None for the default. `kill_after`: with its default; `grace`: as typed or None,
+    since a lease has another default. `tree_grace`: `kill_after` with --tree, else None.
     """
 
     if TYPE_CHECKING:
@@ -38,10 +41,17 @@ class Plan:
         def __getattr__(self, key: str) -> Any: ...  # an option: its kind has checked the value
 
     def __init__(
-        self, typed: "dict[str, object]", command: "Sequence[str]" = (), environment: "dict[bytes, bytes] | None" = None
+        self,
+        typed: "dict[str, object]",
+        command: "Sequence[str]" = (),
+        environment: "dict[bytes, bytes] | None" = None,
     ) -> None:
-        """Resolve `typed`, as argv.py reads it. Raises UsageError, NotFound, NotExecutable, SoloError."""
-        vars(self).update({option.key: False if option.kind is FLAG else None for option in EVERY_OPTION}, **typed)
+        """Resolve `typed`, as argv.py reads it. Raises UsageError, NotFound, NotExecutable,
+        SoloError.
+        """
+        vars(self).update(
+            {option.key: False if option.kind is FLAG else None for option in EVERY_OPTION}, **typed
+        )
         self.command = command
         self.grace = self.kill_after
         if self.kill_after is None:
@@ -53,7 +63,13 @@ class Plan:
         self.locks_files = bool(self.flock or self.fcntl)
         if self.dir is not None:
             self.dir = make_absolute(self.dir)  # the launcher changes its working directory
-        self.deadline = monotonic() + self.wait if self.wait is not None else FOREVER if self.replace else NO_WAIT
+        self.deadline = (
+            monotonic() + self.wait
+            if self.wait is not None
+            else FOREVER
+            if self.replace
+            else NO_WAIT
+        )
         # --replace cannot end the holder of a file.
         self.file_deadline = self.deadline if self.wait is not None else NO_WAIT
         self.claim = choose_claim(self)

@@ -1,8 +1,9 @@
 """Text <-> record: what a ticket says about its owner. Pure.
 
-A record is lines of `key value`, the last of them `uptime` and `since`, then blanks. Once the command's process is known, and
-before its exec, one write replaces those two and the blanks with the closing lines: a record without them means that the
-command never started. A record in neither form is damaged, and read as None.
+A record is lines of `key value`, the last of them `uptime` and `since`, then blanks. Once the
+command's process is known, and before its exec, one write replaces those two and the blanks with
+the closing lines: a record without them means that the command never started. A record in neither
+form is damaged, and read as None.
 """
 
 from solo.identity import Origin, Process
@@ -13,7 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    # The pid and start of its holder; the device and inode of its file, the byte that is locked there, its path.
+    # The pid and start of its holder; the device and inode of its file, the byte that is locked
+    # there, its path.
     Descriptor = tuple[int, int, int, int, int, bytes]
 
 MAGIC = b"solo 1"
@@ -30,17 +32,20 @@ ELLIPSIS = "…".encode()
 class Record:
     """The text of a ticket, which describes its owner.
 
-    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command started.
-    `claim` is the claim on this name, one of those needed for all of `names`; solo made these from the command if
-    `is_generated`. `slot` lists its slots as (first, last). `tree` is None, or with --tree the seconds between SIGTERM
-    and SIGKILL for descendants. `since` is when the ticket was made and, once `child` is known, when the command
-    started, in seconds since the epoch; `uptime` is the same on the boot clock, or None. `via` is the engine that
-    keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once it
-    is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
-    `is_guarded`: a holder (process/holder.py) keeps the ticket locked until that process has ended, or with --fd until
-    the descriptor is closed everywhere. `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note,
-    or "". `retained` are the numbers of the holds that a program keeps while this ticket waits, None of a launcher: all.
-    `outer` is the process above the launcher with --tree, or None (process/pair.py); `is_alone`: it was killed.
+    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the
+    command started. `claim` is the claim on this name, one of those needed for all of `names`; solo
+    made these from the command if `is_generated`. `slot` lists its slots as (first, last). `tree`
+    is None, or with --tree the seconds between SIGTERM and SIGKILL for descendants. `since` is when
+    the ticket was made and, once `child` is known, when the command started, in seconds since the
+    epoch; `uptime` is the same on the boot clock, or None. `via` is the engine that keeps the lock
+    beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once
+    it is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is
+    the timer of --for. `is_guarded`: a holder (process/holder.py) keeps the ticket locked until
+    that process has ended, or with --fd until the descriptor is closed everywhere. `descriptor` is
+    the Descriptor of --fd, or None. `note` is the text of --note, or "". `retained` are the numbers
+    of the holds that a program keeps while this ticket waits, None of a launcher: all. `outer` is
+    the process above the launcher with --tree, or None (process/pair.py); `is_alone`: it was
+    killed.
     """
 
     tree: "float | None" = None
@@ -56,15 +61,27 @@ class Record:
     is_alone = False
 
     def __init__(
-        self, launcher: "Process", origin: Origin, uid: int, claim: Claim, names: "list[str]", command: "list[bytes]"
+        self,
+        launcher: "Process",
+        origin: Origin,
+        uid: int,
+        claim: Claim,
+        names: "list[str]",
+        command: "list[bytes]",
     ) -> None:
-        self.launcher, self.origin, self.uid = launcher, origin, uid
-        self.claim, self.names, self.command = claim, names, command
+        self.launcher = launcher
+        self.origin = origin
+        self.uid = uid
+        self.claim = claim
+        self.names = names
+        self.command = command
         self.slot: list[tuple[int, int]] = []
 
     @property
     def shown_names(self) -> "list[str]":
-        """The names that people see: of a pair that solo made, only the name of the words as typed."""
+        """The names that people see: of a pair that solo made, only the name of the words as
+        typed.
+        """
         return self.names[:1] if self.is_generated else self.names
 
     @property
@@ -81,14 +98,18 @@ class Record:
 
     @property
     def holder(self) -> "Process":
-        """The process that a user knows as the holder: the one that was started, or the process of a kept hold."""
+        """The process that a user knows as the holder: the one that was started, or the process of
+        a kept hold.
+        """
         if self.keep is not None and self.child is not None:
             return self.child
         return self.launcher if self.is_alone else self.outermost
 
     @property
     def outermost(self) -> "Process":
-        """The process that the caller started: the launcher, with --tree the one above it. It may have been killed."""
+        """The process that the caller started: the launcher, with --tree the one above it. It may
+        have been killed.
+        """
         return self.outer or self.launcher
 
     def claiming(self, claim: Claim) -> "Record":
@@ -100,12 +121,13 @@ class Record:
 
 def format_record(record: Record) -> bytes:
     """Return the text of a record whose command has not started."""
-    origin = record.origin
+    origin, claim = record.origin, format_claim(record.claim, record.slot)
     return b"%b\n%b\nnames %b\ncommand %b\n%b%b\n" % (
         MAGIC,
         f"launcher {record.launcher[0]} {record.launcher[1]}\n"
-        f"boot {origin.boot}\npid-namespace {origin.pid_namespace}\ntime-namespace {origin.time_namespace}\nshift {origin.shift}\n"
-        f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n".encode()
+        f"boot {origin.boot}\npid-namespace {origin.pid_namespace}\ntime-namespace "
+        f"{origin.time_namespace}\nshift {origin.shift}\n"
+        f"uid {record.uid}\n{claim}tree {format_tree(record.tree)}\n".encode()
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
         + (b"keep %d %d\n" % record.keep if record.keep else b"")
         + (b"outer %d %d\n" % record.outer if record.outer else b"")
@@ -113,7 +135,11 @@ def format_record(record: Record) -> bytes:
         + (b"guarded 1\n" if record.is_guarded and record.descriptor is None else b"")
         + (format_descriptor(record.descriptor) if record.descriptor else b"")
         + (b"generated 1\n" if record.is_generated else b"")
-        + (f"retained {' '.join(map(str, record.retained))}\n".encode() if record.retained is not None else b"")
+        + (
+            f"retained {' '.join(map(str, record.retained))}\n".encode()
+            if record.retained is not None
+            else b""
+        )
         + (b"note %b\n" % quote(record.note.encode()) if record.note else b"")
         + b"host "
         + quote(encode(origin.host)),
@@ -148,7 +174,9 @@ def format_since(record: Record) -> bytes:
 
 
 def format_start(record: Record, child: "Process") -> bytes:
-    """Return the text that replaces the end of a record when its command starts, from the clocks on."""
+    """Return the text that replaces the end of a record when its command starts, from the clocks
+    on.
+    """
     return format_since(record) + format_closing(child)
 
 
@@ -165,23 +193,39 @@ def parse_record(data: bytes) -> "Record | None":
         if magic != MAGIC or rest:
             return None
         fields = dict(line.split(b" ", 1) for line in lines)
-        boot, pids, clock = [fields[key].decode() for key in (b"boot", b"pid-namespace", b"time-namespace")]
+        boot, pids, clock = [
+            fields[key].decode() for key in (b"boot", b"pid-namespace", b"time-namespace")
+        ]
         origin = Origin(boot, pids, clock, decode(unquote(fields[b"host"])), int(fields[b"shift"]))
-        launcher, uid, claim = parse_process(fields[b"launcher"]), int(fields[b"uid"]), parse_claim(fields)
+        launcher, uid, claim = (
+            parse_process(fields[b"launcher"]),
+            int(fields[b"uid"]),
+            parse_claim(fields),
+        )
         words = [unquote(word) for word in fields[b"command"].split(b" ")]
         names = [decode(unquote(name)) for name in fields[b"names"].split(b" ")]
         record = Record(launcher, origin, uid, claim, names, words)
-        record.tree, record.since = parse_tree(fields[b"tree"].decode()), parse_since(fields[b"since"])
+        record.tree, record.since = (
+            parse_tree(fields[b"tree"].decode()),
+            parse_since(fields[b"since"]),
+        )
         record.child = parse_closing(tail)
         record.is_timed, record.is_generated = b"timed" in fields, b"generated" in fields
         record.slot = [parse_range(text) for text in fields.get(b"slot", b"").split()]
-        record.via, record.note = decode(unquote(fields.get(b"via", b""))), parse_note(fields.get(b"note", b""))
+        record.via, record.note = (
+            decode(unquote(fields.get(b"via", b""))),
+            parse_note(fields.get(b"note", b"")),
+        )
         record.keep = parse_process(fields[b"keep"]) if b"keep" in fields else None
         record.outer = parse_process(fields[b"outer"]) if b"outer" in fields else None
         record.uptime = parse_since(fields[b"uptime"]) if b"uptime" in fields else None
-        record.descriptor = parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None
+        record.descriptor = (
+            parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None
+        )
         record.is_guarded = b"guarded" in fields or record.descriptor is not None
-        record.retained = list(map(int, fields[b"retained"].split())) if b"retained" in fields else None
+        record.retained = (
+            list(map(int, fields[b"retained"].split())) if b"retained" in fields else None
+        )
         return record
     except (ValueError, KeyError, OverflowError):
         return None
@@ -189,7 +233,11 @@ def parse_record(data: bytes) -> "Record | None":
 
 def parse_claim(fields: "dict[bytes, bytes]") -> Claim:
     mode = fields[b"mode"].decode()
-    return check_claim(mode, int(fields[b"slots"]), int(fields[b"take"])) if mode == SLOTS else check_claim(mode)
+    return (
+        check_claim(mode, int(fields[b"slots"]), int(fields[b"take"]))
+        if mode == SLOTS
+        else check_claim(mode)
+    )
 
 
 def check_claim(mode: str, slots: int = 1, take: int = 1) -> Claim:
@@ -204,7 +252,9 @@ def parse_note(text: bytes) -> str:
 
 
 def clean_note(text: str) -> str:
-    """Return the note of somebody's record as --note would accept it: escaped, and cut to NOTE_LIMIT."""
+    """Return the note of somebody's record as --note would accept it: escaped, and cut to
+    NOTE_LIMIT.
+    """
     text = escape(text[: NOTE_LIMIT + 1])
     return text if len(text) <= NOTE_LIMIT else text[: NOTE_LIMIT - 1] + "…"
 
@@ -251,7 +301,9 @@ def parse_descriptor(text: bytes) -> "Descriptor":
 
 
 def quote_words(plain: "Iterable[bytes]", limit: int = WORDS_LIMIT) -> bytes:
-    """Return the words, quoted, with blanks between them; after `limit` bytes an ellipsis replaces the last word."""
+    """Return the words, quoted, with blanks between them; after `limit` bytes an ellipsis replaces
+    the last word.
+    """
     plain = list(plain)
     text = b" ".join(plain)
     if len(text) < limit and len(text.translate(None, SPECIAL)) == len(text) - len(plain) + 1:

@@ -1,6 +1,8 @@
-"""Fork and exec: the command starts exactly as the caller would have started it, and is recorded before it may exec.
+"""Fork and exec: the command starts exactly as the caller would have started it, and is recorded
+before it may exec.
 
-Every signal is blocked from before the fork on, so none is lost between the launcher and the command.
+Every signal is blocked from before the fork on, so none is lost between the launcher and the
+command.
 """
 
 import _signal
@@ -10,7 +12,18 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, 
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import read_stat
-from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_umask, end_child, is_gone, read_file, say
+from solo.kernel import (
+    ENOEXEC,
+    STATUS_SIZE,
+    USUAL_SIZE,
+    close,
+    decode,
+    drop_umask,
+    end_child,
+    is_gone,
+    read_file,
+    say,
+)
 from solo.tickets import Ticket
 
 TYPE_CHECKING = False
@@ -22,22 +35,25 @@ ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 NO_MEMORY = b"solo: cannot start the command: Cannot allocate memory\n"
-SPINS = 300  # calls of sched_yield(2), some 0.5 ms in all; the launcher usually writes within a third of that
+# calls of sched_yield(2), some 0.5 ms in all; the launcher usually writes within a third of that
+SPINS = 300
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)  # it ignores both at its start
-# Programs whose children inherit what they inherited. Others (sshd, node, git, tmux, fish, sudo on a terminal) ignore
-# SIGPIPE for themselves and reset it in their children.
+# Programs whose children inherit what they inherited. Others (sshd, node, git, tmux, fish, sudo on
+# a terminal) ignore SIGPIPE for themselves and reset it in their children.
 HAND_ON = (
-    b"sh bash dash zsh ksh mksh ash busybox perl make xargs find timeout flock script su runuser run-parts cron crond"
+    b"sh bash dash zsh ksh mksh ash busybox perl make xargs find timeout flock script su runuser "
+    b"run-parts cron crond"
     b" systemd init runsv s6-supervise tini docker-init dumb-init"
 ).split()
-# sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them, which is now the
-# command.
+# sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them,
+# which is now the command.
 NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID", b"SYSTEMD_EXEC_PID")
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
 
 
 class InheritedState:
-    """The signal mask, pending signals, some dispositions and the umask that the launcher owes to the command.
+    """The signal mask, pending signals, some dispositions and the umask that the launcher owes to
+    the command.
 
     Creating it sets the umask of the launcher to 0: it must not narrow the modes of shared files.
     """
@@ -52,14 +68,18 @@ class InheritedState:
         self.ignored = read_parents_ignored()
 
     def take_signals(self) -> None:
-        """Block every signal, for sigwaitinfo(2), and undo what Python did to two: a nested solo reads that in /proc."""
+        """Block every signal, for sigwaitinfo(2), and undo what Python did to two: a nested solo
+        reads that in /proc.
+        """
         _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
         for signal in CHANGED_BY_PYTHON:
             if not self.ignored >> signal - 1 & 1:
                 _signal.signal(signal, SIG_DFL)
 
     def restore(self) -> None:
-        """Restore all of it in the child, before exec. The mask comes last: a pending signal may end the child there."""
+        """Restore all of it in the child, before exec. The mask comes last: a pending signal may
+        end the child there.
+        """
         if self.child_disposition == SIG_IGN:
             _signal.signal(SIGCHLD, SIG_IGN)
         posix.umask(self.umask)
@@ -71,8 +91,9 @@ class InheritedState:
 def read_parents_ignored() -> int:
     """Return which signals of CHANGED_BY_PYTHON we inherited as ignored, a mask like SigIgn.
 
-    The stub of an installed solo read it before Python started. Without a stub, believe "ignored" only of a parent that
-    hands it on: a command that wrongly ignores SIGPIPE may outlive its reader for good.
+    The stub of an installed solo read it before Python started. Without a stub, believe "ignored"
+    only of a parent that hands it on: a command that wrongly ignores SIGPIPE may outlive its reader
+    for good.
     """
     parent = posix.getppid()
     try:
@@ -81,41 +102,57 @@ def read_parents_ignored() -> int:
         status = read_file(f"/proc/{parent}/status")
         if len(status) >= USUAL_SIZE:  # many groups
             status = read_file(f"/proc/{parent}/status", STATUS_SIZE)
-        at = status.index(b"\nSigIgn:") + len(b"\nSigIgn:")  # a newline is escaped in the Name: line
-        pipe, size = [int(status[at : at + 20].split()[0], 16) & 1 << signal - 1 for signal in CHANGED_BY_PYTHON]
+        at = status.index(b"\nSigIgn:") + len(
+            b"\nSigIgn:"
+        )  # a newline is escaped in the Name: line
+        pipe, size = [
+            int(status[at : at + 20].split()[0], 16) & 1 << signal - 1
+            for signal in CHANGED_BY_PYTHON
+        ]
         if not pipe | size:
             return 0
         program = find_program(parent, status)
-        # A Python program ignores both, and resets them in its children; but solo's launcher has what it inherited.
-        return pipe | size if program in HAND_ON or program == b"python" and not (pipe and size) else 0
+        # A Python program ignores both, and resets them in its children; but solo's launcher has
+        # what it inherited.
+        return (
+            pipe | size if program in HAND_ON or program == b"python" and not (pipe and size) else 0
+        )
     except (OSError, ValueError, IndexError):
         # Hidden by ProtectProc=: IgnoreSIGPIPE=yes is the default of a service manager.
         return 1 << SIGPIPE - 1 if parent == 1 and b"INVOCATION_ID" in posix.environ else 0
 
 
 def find_program(pid: int, status: bytes) -> bytes:
-    """Return what the process `pid` runs, without a version; another user's by the name in its `status` file."""
+    """Return what the process `pid` runs, without a version; another user's by the name in its
+    `status` file.
+    """
     try:
-        program = posix.readlink(b"/proc/%d/exe" % pid).rpartition(b"/")[2].removesuffix(b" (deleted)")
+        program = (
+            posix.readlink(b"/proc/%d/exe" % pid).rpartition(b"/")[2].removesuffix(b" (deleted)")
+        )
     except PermissionError:
         program = status.partition(b"\n")[0].partition(b"\t")[2]
     return program.rstrip(b"0123456789.-")
 
 
 class Child:
-    """The command's process. `pid` is safe to signal until it is reaped; `status` is that of waitpid(2), None until
-    then. `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
+    """The command's process. `pid` is safe to signal until it is reaped; `status` is that of
+    waitpid(2), None until then. `start` is when it was forked, in clock ticks since boot; `go` the
+    pipe on which it waits for the go message.
 
-    `termination` enforces the time limit and ends descendants; None without either. `is_refused`: it failed before its
-    exec. `stopped_by` is the signal that stopped it, or 0; `got_stop` whether the launcher has got such a signal as
-    well, `was_stopped` whether it has stopped with it, and not seen SIGCONT yet. With --tree, `pair` is our end of it.
+    `termination` enforces the time limit and ends descendants; None without either. `is_refused`:
+    it failed before its exec. `stopped_by` is the signal that stopped it, or 0; `got_stop` whether
+    the launcher has got such a signal as well, `was_stopped` whether it has stopped with it, and
+    not seen SIGCONT yet. With --tree, `pair` is our end of it.
     """
 
     send = staticmethod(posix.kill)
     pair: "Any" = None  # process/pair.py
 
     def __init__(self, pid: int, start: int, go: int) -> None:
-        self.pid, self.start, self.go = pid, start, go
+        self.pid = pid
+        self.start = start
+        self.go = go
         self.termination: Any = None  # process/limits.py
         self.status: int | None = None
         self.is_refused = self.got_stop = self.was_stopped = False
@@ -123,10 +160,11 @@ class Child:
 
 
 class Starter:
-    """Starts the command from its `path`, `words` (argv), `environment` and `inherited` state. `die_with` makes a process
-    die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or None. `child` is the forked
-    command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py, or None; `pair` is the
-    Lower of process/pair.py, or None.
+    """Starts the command from its `path`, `words` (argv), `environment` and `inherited` state.
+    `die_with` makes a process die with the launcher of a pid, or is None; `directory` is a
+    descriptor of --chdir, or None. `child` is the forked command, or None; contention/handoff.py
+    forks it in advance. `holder` is a process/holder.py, or None; `pair` is the Lower of
+    process/pair.py, or None.
     """
 
     die_with: "Callable[[int], None] | None" = None
@@ -136,13 +174,21 @@ class Starter:
     pair: "Any" = None
 
     def __init__(
-        self, path: str, words: "list[str]", environment: "dict[bytes, bytes]", inherited: InheritedState
+        self,
+        path: str,
+        words: "list[str]",
+        environment: "dict[bytes, bytes]",
+        inherited: InheritedState,
     ) -> None:
-        self.path, self.words, self.environment, self.inherited = path, words, environment, inherited
+        self.path = path
+        self.words = words
+        self.environment = environment
+        self.inherited = inherited
 
     def start(self, holds: "Iterable[Any]", variables: "list[bytes]", termination: "Any") -> Child:
-        """Record the process in every hold, and only then let it exec the command, with `variables` (`NAME=value`) added
-        to its environment. If the launcher dies before the go message, it ends. Raises OSError if nothing ran.
+        """Record the process in every hold, and only then let it exec the command, with `variables`
+        (`NAME=value`) added to its environment. If the launcher dies before the go message, it
+        ends. Raises OSError if nothing ran.
         """
         self.inherited.take_signals()
         if self.child is None or is_gone(self.child.pid):
@@ -152,7 +198,9 @@ class Starter:
             for hold in holds:
                 hold.complete((child.pid, child.start))
             if self.holder is not None:
-                self.holder.begin((child.pid, child.start), [hold for hold in holds if isinstance(hold, Ticket)])
+                self.holder.begin(
+                    (child.pid, child.start), [hold for hold in holds if isinstance(hold, Ticket)]
+                )
                 if termination is not None:
                     termination.strangers.add(self.holder.process)
             if self.pair is not None:
@@ -176,9 +224,13 @@ class Starter:
         close(child.go)
 
     def fork(self, wait: "Callable[[int], list[bytes] | None]") -> Child:
-        """Fork a child that waits for the go message by `wait`, as wait_go. Every signal is blocked. Raises OSError."""
+        """Fork a child that waits for the go message by `wait`, as wait_go. Every signal is
+        blocked. Raises OSError.
+        """
         if self.inherited.child_disposition == SIG_IGN:
-            _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel reaps the child and may reuse its pid
+            _signal.signal(
+                SIGCHLD, SIG_DFL
+            )  # else the kernel reaps the child and may reuse its pid
         launcher = posix.getpid()
         script = ["/bin/sh", self.path, *self.words[1:]]
         ready, go = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -200,12 +252,20 @@ class Starter:
                     if variables is not None:
                         self.inherited.take_signals()
                         self.inherited.restore()
-                        execute(self.path, self.words, script, self.complete_environment(launcher, variables))
+                        execute(
+                            self.path,
+                            self.words,
+                            script,
+                            self.complete_environment(launcher, variables),
+                        )
                 except MemoryError:
                     raise
                 except BaseException as error:
                     reason = error.strerror if isinstance(error, OSError) else error
-                    say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
+                    say(
+                        f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: "
+                        f"{reason}"
+                    )
             except MemoryError:
                 posix.write(2, NO_MEMORY)  # as it is: there may be no room for another line
             finally:
@@ -219,7 +279,9 @@ class Starter:
             raise
 
     def complete_environment(self, launcher: int, variables: "list[bytes]") -> "dict[bytes, bytes]":
-        """Return the command's environment, in the child: with `variables` added and pids of the launcher replaced."""
+        """Return the command's environment, in the child: with `variables` added and pids of the
+        launcher replaced.
+        """
         environment = self.environment
         environment.update([variable.partition(b"=")[::2] for variable in variables])
         executed_pid = b"%d" % (launcher if self.pair is None else self.pair.upper[0])
@@ -227,12 +289,16 @@ class Starter:
             if environment.get(variable) == executed_pid:
                 environment[variable] = b"%d" % posix.getpid()
                 if variable == b"LISTEN_PID":
-                    environment.pop(b"LISTEN_PIDFDID", None)  # the same by pidfd; sd_listen_fds does without it
+                    environment.pop(
+                        b"LISTEN_PIDFDID", None
+                    )  # the same by pidfd; sd_listen_fds does without it
         return environment
 
 
 def open_working_directory(path: str) -> int:
-    """Open the directory of --chdir, once and early: it stays the same while the launcher waits. Raises SoloError."""
+    """Open the directory of --chdir, once and early: it stays the same while the launcher waits.
+    Raises SoloError.
+    """
     try:
         # "/.": needs the right to enter it.
         return posix.open(f"{path}/.", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
@@ -280,7 +346,9 @@ def try_yield() -> bool:
         return False
 
 
-def execute(path: str, words: "list[str]", script: "list[str]", environment: "dict[bytes, bytes]") -> None:
+def execute(
+    path: str, words: "list[str]", script: "list[str]", environment: "dict[bytes, bytes]"
+) -> None:
     """Become the command, in the child, or print why not and exit with the status of a shell."""
     try:
         try:
@@ -298,12 +366,18 @@ def execute(path: str, words: "list[str]", script: "list[str]", environment: "di
 
 
 def find_interpreter(path: str) -> "str | None":
-    """Return what the kernel missed for an existing file: its interpreter or its loader. None if the file is missing."""
+    """Return what the kernel missed for an existing file: its interpreter or its loader. None if
+    the file is missing.
+    """
     try:
         start = read_file(path)
     except OSError:
         return None
-    line = start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ") if start[:2] == b"#!" else b""
+    line = (
+        start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ")
+        if start[:2] == b"#!"
+        else b""
+    )
     interpreter = line.strip(b" ").partition(b" ")[0]
     is_missing = interpreter and not posix.access(interpreter, posix.F_OK)
     return f"its {f'interpreter {decode(interpreter)}' if is_missing else 'loader'} was not found"

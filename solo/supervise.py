@@ -1,14 +1,23 @@
 """Wait for the command, forward signals to it, and end as it ends.
 
-The launcher has blocked every signal and takes each one by sigwaitinfo(2), which shows its sender. So there is no race
-(but see send_stop), and no system call while nothing happens.
+The launcher has blocked every signal and takes each one by sigwaitinfo(2), which shows its sender.
+So there is no race (but see send_stop), and no system call while nothing happens.
 """
 
 import _signal
 import fcntl
 import posix
 import sys
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP, struct_siginfo
+from _signal import (
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_SETMASK,
+    SIG_UNBLOCK,
+    SIGCHLD,
+    SIGCONT,
+    SIGSTOP,
+    struct_siginfo,
+)
 from time import sleep
 
 from solo import kernel
@@ -17,27 +26,35 @@ from solo.identity import descends_from, is_stopped
 from solo.kernel import close, close_all_but, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
-UNSTARTED = (SoloError.status, NotExecutable.status, NotFound.status)  # of a child that failed before exec
+UNSTARTED = (
+    SoloError.status,
+    NotExecutable.status,
+    NotFound.status,
+)  # of a child that failed before exec
 FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat
 PAUSE = 0.1  # seconds
-# Seconds between the command's stop and the launcher's own. A SIGCONT that follows the stop within this time is seen
-# first; one that arrives during kill(2) would be lost.
+# Seconds between the command's stop and the launcher's own. A SIGCONT that follows the stop within
+# this time is seen first; one that arrives during kill(2) would be lost.
 STOP_DELAY = 0.02
 HANG_UP = (_signal.SIGHUP, SIGCONT)
-# struct flock: a lock of the whole file for writing; and the type that says that nothing conflicts with it.
+# struct flock: a lock of the whole file for writing; and the type that says that nothing conflicts
+# with it.
 ANY_LOCK = fcntl.F_WRLCK.to_bytes(2, sys.byteorder) + bytes(30)
 NO_LOCK = fcntl.F_UNLCK.to_bytes(2, sys.byteorder)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
 def go_on_in_child() -> None:
-    """As process 1 of a pid namespace, return in a child; in process 1 forward signals, reap orphans, and exit as the child.
+    """As process 1 of a pid namespace, return in a child; in process 1 forward signals, reap
+    orphans, and exit as the child.
 
-    Process 1 can be no launcher: for it, the kernel discards all signals without a handler, also SIGKILL from its
-    namespace or from the timer of a lease. Raises SoloError.
+    Process 1 can be no launcher: for it, the kernel discards all signals without a handler, also
+    SIGKILL from its namespace or from the timer of a lease. Raises SoloError.
     """
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
-    disposition = _signal.signal(SIGCHLD, SIG_DFL)  # after the fork it would discard the SIGCHLD of a short run
+    disposition = _signal.signal(
+        SIGCHLD, SIG_DFL
+    )  # after the fork it would discard the SIGCHLD of a short run
     try:
         pid = posix.fork()
     except OSError as error:
@@ -51,7 +68,9 @@ def go_on_in_child() -> None:
 
 
 def close_descriptors(kept: "list[int]", candidates: "set[int] | None" = None) -> None:
-    """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its reader waiting."""
+    """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its
+    reader waiting.
+    """
     kept = [*kept, *find_locked(kept)]
     if candidates is None:
         return close_all_but(kept)
@@ -60,7 +79,9 @@ def close_descriptors(kept: "list[int]", candidates: "set[int] | None" = None) -
 
 
 def leave_directory() -> None:
-    """Change to /, to keep no file system busy, unless Python finds its library by a relative path."""
+    """Change to /, to keep no file system busy, unless Python finds its library by a relative
+    path.
+    """
     if all([path[:1] == "/" for path in sys.path]):
         try:
             posix.chdir("/")
@@ -69,9 +90,15 @@ def leave_directory() -> None:
 
 
 def find_locked(kept: "list[int]") -> "list[int]":
-    """Return descriptors besides `kept` of files with an fcntl(2) lock held here: closing one would release it."""
+    """Return descriptors besides `kept` of files with an fcntl(2) lock held here: closing one would
+    release it.
+    """
     try:
-        return [int(entry) for entry in posix.listdir("/proc/self/fd") if int(entry) not in kept and has_lock(entry)]
+        return [
+            int(entry)
+            for entry in posix.listdir("/proc/self/fd")
+            if int(entry) not in kept and has_lock(entry)
+        ]
     except OSError:
         return []
 
@@ -82,7 +109,9 @@ def has_lock(entry: str) -> bool:
         # The lock of an open file conflicts with those of all processes, with ours too.
         if fcntl.fcntl(int(entry), fcntl.F_OFD_GETLK, ANY_LOCK)[:2] == NO_LOCK:
             return False
-    except OSError:  # an old kernel; or the descriptor of the listing itself, which the next call shows
+    except (
+        OSError
+    ):  # an old kernel; or the descriptor of the listing itself, which the next call shows
         pass
     try:
         return b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}")
@@ -91,13 +120,21 @@ def has_lock(entry: str) -> bool:
 
 
 def wait(child: Child) -> int:
-    """Forward signals until the command, and with --tree its descendants, have ended. Return the status of waitpid(2)."""
+    """Forward signals until the command, and with --tree its descendants, have ended. Return the
+    status of waitpid(2).
+    """
     while True:
         try:
-            if child.status is not None and not (child.termination and child.termination.has_descendants()):
+            if child.status is not None and not (
+                child.termination and child.termination.has_descendants()
+            ):
                 return child.status
             left = child.termination.find_left() if child.termination is not None else None
-            info = _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
+            info = (
+                _signal.sigwaitinfo(ALL_SIGNALS)
+                if left is None
+                else _signal.sigtimedwait(ALL_SIGNALS, left)
+            )
         except OSError:
             # The command or its tree still runs: keep the name whatever failed.
             sleep(PAUSE)
@@ -177,8 +214,9 @@ def note_stop(info: "struct_siginfo", child: Child) -> None:
 
 
 def stop_too(child: Child) -> None:
-    """Stop the launcher as the command was stopped, so that the shell notices. Do nothing if only the command got the
-    signal and there is no terminal: a SIGCONT for the command alone would leave the launcher stopped, with the name held.
+    """Stop the launcher as the command was stopped, so that the shell notices. Do nothing if only
+    the command got the signal and there is no terminal: a SIGCONT for the command alone would leave
+    the launcher stopped, with the name held.
     """
     info = _signal.sigtimedwait({SIGCHLD, SIGCONT, kernel.WAKE_SIGNAL}, STOP_DELAY)
     if info is not None:
@@ -188,7 +226,8 @@ def stop_too(child: Child) -> None:
     signal, child.stopped_by, child.got_stop, child.was_stopped = child.stopped_by, 0, False, True
     is_continued = send_stop(signal)
     if is_continued or signal != SIGSTOP and child.status is None and not is_stopped(child.pid):
-        # A SIGCONT came meanwhile, and the stop signal above may have discarded it: take the stop back.
+        # A SIGCONT came meanwhile, and the stop signal above may have discarded it: take the stop
+        # back.
         child.was_stopped = False
         info = _signal.sigtimedwait({signal}, 0)
         if is_continued and child.status is None and is_stopped(child.pid):
@@ -201,9 +240,11 @@ def stop_too(child: Child) -> None:
 
 
 def send_stop(signal: int) -> bool:
-    """Send the blocked stop signal to the launcher itself. Return whether a SIGCONT came before it or meanwhile.
+    """Send the blocked stop signal to the launcher itself. Return whether a SIGCONT came before it
+    or meanwhile.
 
-    A stop signal discards a pending SIGCONT, so a handler takes it here. It stays: to reset it would discard one too.
+    A stop signal discards a pending SIGCONT, so a handler takes it here. It stays: to reset it
+    would discard one too.
     """
     arrived = []
     _signal.signal(SIGCONT, lambda *_: arrived.append(SIGCONT))
@@ -217,19 +258,25 @@ def send_stop(signal: int) -> bool:
 def has_terminal() -> bool:
     """Return whether this process has a controlling terminal."""
     try:
-        posix.close(posix.open("/dev/tty", posix.O_RDONLY | posix.O_NOCTTY | posix.O_NONBLOCK | posix.O_CLOEXEC))
+        posix.close(
+            posix.open(
+                "/dev/tty", posix.O_RDONLY | posix.O_NOCTTY | posix.O_NONBLOCK | posix.O_CLOEXEC
+            )
+        )
         return True
     except OSError:
         return False
 
 
 def must_forward(info: "struct_siginfo", child: Child) -> bool:
-    """Return whether the launcher must forward this signal: not one of the terminal, or the shell's SIGCONT after a stop,
-    which the command has got too; nor one from the command or its descendants.
+    """Return whether the launcher must forward this signal: not one of the terminal, or the shell's
+    SIGCONT after a stop, which the command has got too; nor one from the command or its
+    descendants.
     """
     signal, sender = info.si_signo, info.si_pid
     if info.si_code > 0:
-        # A hang-up reaches only the session leader; a timer is an alarm(2) set before solo was executed.
+        # A hang-up reaches only the session leader; a timer is an alarm(2) set before solo was
+        # executed.
         return signal in KERNEL_TIMERS or signal in HANG_UP and posix.getsid(0) == posix.getpid()
     if signal == SIGCONT and child.was_stopped:
         child.was_stopped = False
@@ -238,8 +285,14 @@ def must_forward(info: "struct_siginfo", child: Child) -> bool:
         return False
     try:
         # With --tree an orphaned descendant becomes a child of the launcher.
-        ancestor = posix.getpid() if child.termination is not None and child.termination.is_tree else child.pid
-        return not descends_from(sender, ancestor) and not has_systemd_signalled_all(signal, sender, child)
+        ancestor = (
+            posix.getpid()
+            if child.termination is not None and child.termination.is_tree
+            else child.pid
+        )
+        return not descends_from(sender, ancestor) and not has_systemd_signalled_all(
+            signal, sender, child
+        )
     except Exception:
         return True  # twice is better than never
 
@@ -255,7 +308,9 @@ def forward(signal: int, child: Child) -> None:
 
 
 def has_systemd_signalled_all(signal: int, sender: int, child: Child) -> bool:
-    """Return whether a service manager sent the signal to every process of the unit, so also to the command."""
+    """Return whether a service manager sent the signal to every process of the unit, so also to the
+    command.
+    """
     try:
         if read_file(f"/proc/{sender}/comm") != b"systemd\n":
             return False

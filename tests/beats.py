@@ -1,6 +1,7 @@
 """A command that ignores SIGTERM and records its lifetime to some 2 ms: `beats.py FILE SECONDS`.
 
-Append SOLO_TOKEN to FILE, then the time since boot every 2 ms, 8 bytes each. A kill never leaves a partial value.
+Append SOLO_TOKEN to FILE, then the time since boot every 2 ms, 8 bytes each. A kill never leaves a
+partial value.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""make and its products: installations, packages, one file, and copies of the source tree to make them from."""
+"""make and its products: installations, packages, one file, and copies of the source tree to make
+them from.
+"""
 
 import os
 import shutil
@@ -7,25 +9,49 @@ import sys
 
 from conftest import CAPTURED, PATIENCE, PIPES, ROOT, need_namespaces
 
-IGNORED = shutil.ignore_patterns(".git", ".venv*", "dist", "build", "__pycache__", ".*_cache", ".hypothesis")
+IGNORED = shutil.ignore_patterns(
+    ".git", ".venv*", "dist", "build", "__pycache__", ".*_cache", ".hypothesis"
+)
 
 
 def run(*words, **options):
     """Run a program to its end; its stdout and stderr are text."""
     need_namespaces(words)
-    return subprocess.run(list(map(str, words)), **{**CAPTURED, "text": True, "timeout": 4 * PATIENCE, **options})
+    return subprocess.run(
+        list(map(str, words)), **{**CAPTURED, "text": True, "timeout": 4 * PATIENCE, **options}
+    )
 
 
 def start(*words, **options):
     """Start a program in a new session."""
-    options = {**PIPES, "stdin": subprocess.DEVNULL, "text": True, "start_new_session": True, **options}
+    options = {
+        **PIPES,
+        "stdin": subprocess.DEVNULL,
+        "text": True,
+        "start_new_session": True,
+        **options,
+    }
     return subprocess.Popen(list(map(str, words)), **options)
 
 
-def make(*words, start=run, source=ROOT, python=sys.executable, prefix=(), options=None, **variables):
-    """Run make in a source tree, without what a make around the tests has set; `options` are those of Popen."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    words = [*prefix, "make", "--no-print-directory", "-C", source, *([f"PYTHON={python}"] if python else []), *words]
+def make(
+    *words, start=run, source=ROOT, python=sys.executable, prefix=(), options=None, **variables
+):
+    """Run make in a source tree, without what a make around the tests has set; `options` are those
+    of Popen.
+    """
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))
+    }
+    words = [
+        *prefix,
+        "make",
+        "--no-print-directory",
+        "-C",
+        source,
+        *([f"PYTHON={python}"] if python else []),
+        *words,
+    ]
     return start(*words, env={**environment, **variables}, **(options or {}))
 
 

@@ -1,4 +1,5 @@
-"""Fixtures and tools of all tests. Each test gets its own directory and runs the real `solo` in real processes.
+"""Fixtures and tools of all tests. Each test gets its own directory and runs the real `solo` in
+real processes.
 
 A test waits for a line, a state in /proc or the end of a process, never for a length of time.
 """
@@ -43,7 +44,9 @@ from solo.process.tree import find_children
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
-SITE = next(path for path in sys.path if path.endswith("site-packages"))  # of the libraries of views
+SITE = next(
+    path for path in sys.path if path.endswith("site-packages")
+)  # of the libraries of views
 NOBODY = 65534
 LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -51,13 +54,17 @@ network = None  # a descriptor of the machine's network namespace, if this worke
 source = ROOT  # of the solo that tests start; where the network namespace cannot be left, a copy
 # flock, poll and fcntl in /proc/PID/syscall
 BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname().machine]
-FCNTL, WAITING_FCNTL = BLOCKING[2], (7, 38)  # F_SETLKW and F_OFD_SETLKW; no other command waits for long
+FCNTL, WAITING_FCNTL = (
+    BLOCKING[2],
+    (7, 38),
+)  # F_SETLKW and F_OFD_SETLKW; no other command waits for long
 # Of long tests, for the fixtures via and kind.
 SOCKET_IN_FULL = ["file", pytest.param("socket", marks=pytest.mark.full)]
 # Under this prefix the wall clock has stepped ahead: by it, this machine has just booted.
 STEPPED = "env FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1 faketime -f +999d".split()
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
-LIVE = "while :; do sleep 0.05; done"  # for a shell that runs its traps soon, and leaves no process when it ends
+# for a shell that runs its traps soon, and leaves no process when it ends
+LIVE = "while :; do sleep 0.05; done"
 PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 CAPTURED = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": PATIENCE}
 
@@ -75,7 +82,9 @@ UNSET = (
 ).split()
 ENVIRONMENT = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "HISTFILE": "", **dict.fromkeys(UNSET)}
 # No deadlines or limits on slowness: a busy machine must not change a result.
-settings.register_profile("solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.register_profile("quick", settings.get_profile("solo"), max_examples=20)
 settings.register_profile("test", settings.get_profile("solo"), max_examples=40)
 
@@ -85,7 +94,9 @@ def pytest_configure(config):
     loops.pytest_configure(config)
     config.addinivalue_line("markers", "tool(name): skip and name the tool if it is not installed")
     config.addinivalue_line("markers", "root: needs to be root")
-    config.addinivalue_line("markers", "host: needs the first pid namespace; in others each run has a holder")
+    config.addinivalue_line(
+        "markers", "host: needs the first pid namespace; in others each run has a holder"
+    )
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
     for marker, meaning in loops.MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {meaning}")
@@ -102,8 +113,11 @@ def pytest_configure(config):
     os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # GNU parallel writes there
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
     if runs_tests and not leave_network():
-        addresses.PREFIX = f"{os.getpid():04x}"[-4:]  # in this process; those that it starts use a copy of the source
-    # A worker of xdist has several threads. With -n 0 a launcher would be refused a name that pytest, with one thread, holds.
+        addresses.PREFIX = f"{os.getpid():04x}"[
+            -4:
+        ]  # in this process; those that it starts use a copy of the source
+    # A worker of xdist has several threads. With -n 0 a launcher would be refused a name that
+    # pytest, with one thread, holds.
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 
@@ -116,7 +130,9 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def leave_network():
-    """Enter a new network namespace, which hides the sockets of other processes. Return whether the machine allows it."""
+    """Enter a new network namespace, which hides the sockets of other processes. Return whether the
+    machine allows it.
+    """
     global network
     machines = os.open("/proc/self/ns/net", os.O_RDONLY)
     if LIBC.unshare(CLONE_NEWNET):
@@ -134,14 +150,18 @@ def leave_network():
 
 
 def copy_source(folder):
-    """Copy solo into `folder`, with our prefix of the addresses of sockets: those of other processes are not names to it."""
+    """Copy solo into `folder`, with our prefix of the addresses of sockets: those of other
+    processes are not names to it.
+    """
     shutil.copytree(ROOT / "solo", folder / "solo")
     file = folder / "solo/contention/addresses.py"
     text = file.read_text()
     assert 'PREFIX = "solo"' in text
     file.write_text(text.replace('PREFIX = "solo"', f'PREFIX = "{addresses.PREFIX}"'))
     py_compile.compile(file)  # as the others are: a launcher writes no file
-    importlib.import_module("solo.api.run").__file__ = str(folder / "solo/api/run.py")  # solo.run starts the copy too
+    importlib.import_module("solo.api.run").__file__ = str(
+        folder / "solo/api/run.py"
+    )  # solo.run starts the copy too
     return folder
 
 
@@ -162,7 +182,9 @@ def use_network():
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    """Run a test with the marker `network`, and its fixtures, in the machine's network namespace."""
+    """Run a test with the marker `network`, and its fixtures, in the machine's network
+    namespace.
+    """
     with use_network() if item.get_closest_marker("network") else nullcontext():
         return (yield)
 
@@ -174,13 +196,15 @@ def need_tools(*tools):
             pytest.skip(f"needs {tool}: make test-deps")
 
 
-# Options of unshare(1) that fail in some environments: --mount in a chroot whose root is no mount point, as a package builder's.
+# Options of unshare(1) that fail in some environments: --mount in a chroot whose root is no mount
+# point, as a package builder's.
 NAMESPACES = {"-m", "--mount", "--mount-proc", "-p", "--pid", "-f", "--fork"}
 
 
 def need_namespaces(words):
-    """Skip the test, naming what fails, if `unshare` in the words of a command line cannot make its namespaces here, or
-    a script in them cannot replace its files of /proc: below systemd-nspawn the boot_id is one that was removed.
+    """Skip the test, naming what fails, if `unshare` in the words of a command line cannot make its
+    namespaces here, or a script in them cannot replace its files of /proc: below systemd-nspawn the
+    boot_id is one that was removed.
     """
     words = list(map(str, words))
     if "unshare" not in words:
@@ -234,7 +258,9 @@ def skip_without_tool():
 
 @pytest.fixture(scope="session")
 def solo_script(request, tmp_path_factory):
-    """Write a `solo` over this source tree, that imports it module by module; with --bundle, from one file."""
+    """Write a `solo` over this source tree, that imports it module by module; with --bundle, from
+    one file.
+    """
     global source
     if network is None:
         source = copy_source(tmp_path_factory.mktemp("source"))
@@ -251,16 +277,23 @@ def write_program(path, text):
 
 
 def write_solo(path, place, site=None, python=sys.executable):
-    """Write a `solo` over the source tree in `place`, for which only views look into `site`. Return its path."""
+    """Write a `solo` over the source tree in `place`, for which only views look into `site`. Return
+    its path.
+    """
     head = f"#!{python} -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
     head += f"sys.path.append({str(site)!r})\n" if site else ""
     return write_program(path, head + (ROOT / "solo/__main__.py").read_text().partition("\n")[2])
 
 
 def reboot(lab):
-    """Return a prefix under which this machine has just booted: with another boot id, after all that was written. Needs root."""
+    """Return a prefix under which this machine has just booted: with another boot id, after all
+    that was written. Needs root.
+    """
     (lab.path / "boot_id").write_text("01234567-89ab-cdef-0123-456789abcdef\n")
-    return (*in_mounts(f"mount --bind {lab.path}/boot_id /proc/sys/kernel/random/boot_id"), *STEPPED)
+    return (
+        *in_mounts(f"mount --bind {lab.path}/boot_id /proc/sys/kernel/random/boot_id"),
+        *STEPPED,
+    )
 
 
 def copy_package(place):
@@ -277,7 +310,9 @@ def open_to_all(place):
 
 
 def in_mounts(script):
-    """Return a prefix that runs a script, which mounts something, in a new mount namespace before the rest of the words."""
+    """Return a prefix that runs a script, which mounts something, in a new mount namespace before
+    the rest of the words.
+    """
     return ("unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh")
 
 
@@ -289,7 +324,9 @@ def make_bundled(folder):
 
 
 class NetworkLock:
-    """Lets one test at a time use sockets in a network namespace, as tests use the same names. A lab that uses sockets holds it."""
+    """Lets one test at a time use sockets in a network namespace, as tests use the same names. A
+    lab that uses sockets holds it.
+    """
 
     def __init__(self):
         self.labs = set()
@@ -311,7 +348,9 @@ network_lock = NetworkLock()
 
 
 def find_holders(name):
-    """Return the holders by the backend of the test: an ordinary user's workers share names that are kept as sockets."""
+    """Return the holders by the backend of the test: an ordinary user's workers share names that
+    are kept as sockets.
+    """
     return solo.holders(name, via=os.environ.get("SOLO_VIA", "file"))
 
 
@@ -329,12 +368,16 @@ class Lab:
         self.environment["SOLO"] = self.script
 
     def use_sockets(self):
-        """Use sockets from now on. Names are then shared by the network namespace, so lock it for this lab."""
+        """Use sockets from now on. Names are then shared by the network namespace, so lock it for
+        this lab.
+        """
         self.environment["SOLO_VIA"] = "socket"
         network_lock.acquire(self)
 
     def hasten(self, constant, seconds):
-        """Change a constant, such as `solo.gate.GATE_PATIENCE`, in every launcher from now on, where a test waits for it."""
+        """Change a constant, such as `solo.gate.GATE_PATIENCE`, in every launcher from now on,
+        where a test waits for it.
+        """
         module, _, name = constant.rpartition(".")
         head, _, main = Path(self.script).read_text().partition("site-packages')\n")
         if not main:
@@ -355,7 +398,9 @@ class Lab:
             os.kill(waiter.pid, signal.SIGALRM)
 
     def start(self, *words, prefix=(), **options):
-        """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say otherwise."""
+        """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say
+        otherwise.
+        """
         if "socket" in words:
             network_lock.acquire(self)
         return self.start_words(*prefix, self.script, *words, **options)
@@ -365,10 +410,14 @@ class Lab:
         return self.start_words("sh", "-c", script)
 
     def start_code(self, code, *words, flags=("-IS",), prefix=()):
-        """Start a Python program that has imported solo and what such programs use; all three streams are pipes."""
+        """Start a Python program that has imported solo and what such programs use; all three
+        streams are pipes.
+        """
         head = f"import sys; sys.path.insert(0, {str(source)!r})\nimport math, os, signal, threading, time, solo\n"
         head += inspect.getsource(find_holders)
-        return self.start_words(*prefix, sys.executable, *flags, "-c", head + code, *map(str, words))
+        return self.start_words(
+            *prefix, sys.executable, *flags, "-c", head + code, *map(str, words)
+        )
 
     def run_code(self, code, *words, **options):
         """Run such a program to its end; return (status, stdout, stderr)."""
@@ -390,7 +439,9 @@ class Lab:
         return subprocess.run([*prefix, self.script, *map(os.fspath, words)], **options)
 
     def hold(self, name, *words, script="echo $$; read line; exit 0", **options):
-        """Start a holder of `name` whose command prints its pid, as `child`; by default it lives until its stdin is closed."""
+        """Start a holder of `name` whose command prints its pid, as `child`; by default it lives
+        until its stdin is closed.
+        """
         process = self.start(*words, "-n", name, "--", "sh", "-c", script, **options)
         process.child = int(read_line(process))
         process.helpers = [pid for pid, _ in find_children(process.pid) if pid != process.child]
@@ -411,12 +462,20 @@ class Lab:
         return process
 
     def start_waiter(self, name, *words, tag=None, script=None, **options):
-        """Start a contender that writes `tag` to the log when it runs, or runs `script`; return once it waits in the queue."""
-        before = self.find_waiting(name)  # maybe with that of a holder whose command has just started
+        """Start a contender that writes `tag` to the log when it runs, or runs `script`; return
+        once it waits in the queue.
+        """
+        before = self.find_waiting(
+            name
+        )  # maybe with that of a holder whose command has just started
         script = script or f"echo {tag} >>$LAB/log"
-        process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", script, **options)
+        process = self.start(
+            "-w", "forever", "-n", name, *words, "--", "sh", "-c", script, **options
+        )
         until(lambda: self.find_waiting(name) - before)
-        until(lambda: process.poll() is not None or is_blocked(process.pid))  # it has unlocked the gate
+        until(
+            lambda: process.poll() is not None or is_blocked(process.pid)
+        )  # it has unlocked the gate
         return process
 
     def find_hold(self, name):
@@ -432,7 +491,11 @@ class Lab:
         if "SOLO_VIA" in self.environment:
             return {row["ticket"] for row in self.collect(name) if row["state"] == "waiting"}
         path = self.directory / name
-        return {file for file in os.listdir(path) if file.startswith(".seat.")} if path.exists() else set()
+        return (
+            {file for file in os.listdir(path) if file.startswith(".seat.")}
+            if path.exists()
+            else set()
+        )
 
     def list(self, *words):
         if not any(word.startswith("-") for word in words):
@@ -444,16 +507,22 @@ class Lab:
         return json.loads(result.stdout)
 
     def collect(self, *names):
-        """Return the rows of `solo list` from this process, for polling: a start of the view takes 100 ms of CPU."""
+        """Return the rows of `solo list` from this process, for polling: a start of the view takes
+        100 ms of CPU.
+        """
         from solo.commands.list import collect
         from solo.text.tables import format_times
 
-        rows, complete = collect(self.environment.get("SOLO_DIR"), self.environment.get("SOLO_VIA", "file"), names)
+        rows, complete = collect(
+            self.environment.get("SOLO_DIR"), self.environment.get("SOLO_VIA", "file"), names
+        )
         assert complete
         return format_times(rows)
 
     def history(self, *words):
-        """Return the rows of `solo history`, from this process if `words` are names: see collect."""
+        """Return the rows of `solo history`, from this process if `words` are names: see
+        collect.
+        """
         if not any(word.startswith("-") for word in words) and "SOLO_VIA" not in self.environment:
             from solo.commands.history import collect
             from solo.text.tables import format_json
@@ -543,7 +612,9 @@ class Terminal:
     def wait_for(self, text, after=0):
         deadline = time.monotonic() + PATIENCE
         while text.encode() not in self.screen[after:]:
-            assert select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0], self.screen
+            assert select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0], (
+                self.screen
+            )
             try:
                 self.screen += os.read(self.fd, 65536)
             except OSError:
@@ -552,7 +623,9 @@ class Terminal:
     def read_to_end(self):
         """Read until the process closes the terminal; return all output."""
         with suppress(OSError):
-            while select.select([self.fd], [], [], PATIENCE)[0] and (part := os.read(self.fd, 65536)):
+            while select.select([self.fd], [], [], PATIENCE)[0] and (
+                part := os.read(self.fd, 65536)
+            ):
                 self.screen += part
         return self.screen
 
@@ -573,12 +646,16 @@ class Terminal:
 
 @pytest.fixture
 def terminal(lab):
-    """Return a function that starts a program on a terminal of its own; without words: bash, once it prompts."""
+    """Return a function that starts a program on a terminal of its own; without words: bash, once
+    it prompts.
+    """
     opened = []
 
     def open_terminal(*words, **environment):
         words = words or ("bash", "--norc", "--noprofile", "-i")
-        opened.append(Terminal(words, {**lab.environment, "PS1": "$ ", "TERM": "dumb", **environment}))
+        opened.append(
+            Terminal(words, {**lab.environment, "PS1": "$ ", "TERM": "dumb", **environment})
+        )
         if words[-1] == "-i":
             opened[-1].wait_for("$ ")
         return opened[-1]
@@ -617,7 +694,9 @@ LIBRARIES = (
 
 
 def copy_libraries(place):
-    """Give the `solo` of write_script the libraries of a view, where all users can read them: Debian's Python may lack them."""
+    """Give the `solo` of write_script the libraries of a view, where all users can read them:
+    Debian's Python may lack them.
+    """
     for library in LIBRARIES:
         found = importlib.util.find_spec(library)
         if found is not None and found.submodule_search_locations:
@@ -628,18 +707,24 @@ def copy_libraries(place):
 
 @pytest.fixture(scope="session")
 def compiled(solo_script, tmp_path_factory):
-    """Return a directory with the source, in which Debian's Python has compiled what an ordinary run loads."""
+    """Return a directory with the source, in which Debian's Python has compiled what an ordinary
+    run loads.
+    """
     if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("needs root and /usr/bin/python3")
     place = tmp_path_factory.mktemp("compiled")
     copy_package(place)
-    subprocess.run([write_script(place), "-n", "job", "true"], env={"SOLO_DIR": f"{place}/names"}, check=True)
+    subprocess.run(
+        [write_script(place), "-n", "job", "true"], env={"SOLO_DIR": f"{place}/names"}, check=True
+    )
     return place
 
 
 @pytest.fixture
 def common(lab, compiled, tmp_path_factory):
-    """Return a lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
+    """Return a lab that other users can use: its script runs on Debian's Python, from a copy of the
+    source.
+    """
     place = tmp_path_factory.mktemp("common")
     open_to_all(place)
     shutil.copytree(compiled / "solo", place / "solo")
@@ -651,17 +736,23 @@ def common(lab, compiled, tmp_path_factory):
 
 
 def inject(lab, *what, paths=(), follow=False):
-    """Return a prefix that injects faults or delays, in the syntax of strace --inject, into all calls or those on `paths`."""
+    """Return a prefix that injects faults or delays, in the syntax of strace --inject, into all
+    calls or those on `paths`.
+    """
     words = [word for path in paths for word in ("-P", path)]
     words += [word for one in what for word in ("-e", f"inject={one}")]
     return ("strace", "-qq", "-o", lab.path / "injected", *(["-f"] if follow else []), *words)
 
 
 def configured(path):
-    """Return a prefix that makes /etc/solo.toml a copy of `path` in a new mount namespace. Needs root."""
+    """Return a prefix that makes /etc/solo.toml a copy of `path` in a new mount namespace. Needs
+    root.
+    """
     folder = path.parent / "etc"
     folder.mkdir(exist_ok=True)
-    copy = f"mount -t tmpfs tmpfs {folder} && cp -a /etc/. {folder} && cp -a {path} {folder}/solo.toml"
+    copy = (
+        f"mount -t tmpfs tmpfs {folder} && cp -a /etc/. {folder} && cp -a {path} {folder}/solo.toml"
+    )
     return in_mounts(f"{copy} && mount --bind {folder} /etc")
 
 
@@ -671,16 +762,22 @@ def count_injected(lab):
 
 
 def until(condition, patience=PATIENCE):
-    """Poll until `condition()` is true. Use it only if no line, lock or descriptor shows the event."""
+    """Poll until `condition()` is true. Use it only if no line, lock or descriptor shows the
+    event.
+    """
     deadline, pause = time.monotonic() + patience, 0.001
     while not condition():
         assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(pause)
-        pause = min(1.5 * pause, 0.02)  # what takes long is asked less often: some conditions read all of /proc
+        pause = min(
+            1.5 * pause, 0.02
+        )  # what takes long is asked less often: some conditions read all of /proc
 
 
 def read_line(process, patience=PATIENCE):
-    """Read one line of a process's stdout; return it without its newline. Fails if the process ends first."""
+    """Read one line of a process's stdout; return it without its newline. Fails if the process ends
+    first.
+    """
     line = b""
     while not line.endswith(b"\n"):
         assert select.select([process.stdout], [], [], patience)[0], f"no line, only {line!r}"
@@ -694,7 +791,11 @@ def read_line(process, patience=PATIENCE):
 def finish(process, send=b""):
     """Close its stdin and wait for its end; return (status, stdout, stderr)."""
     out, err = process.communicate(send, timeout=PATIENCE)
-    return process.returncode, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
+    return (
+        process.returncode,
+        (out or b"").decode(errors="replace"),
+        (err or b"").decode(errors="replace"),
+    )
 
 
 def list_open(pid):
@@ -763,7 +864,9 @@ def kill(process):
 
 
 def kill_both(holder):
-    """SIGKILL the launcher and then its command; return once both are dead, and what keeps the locks in a pid namespace."""
+    """SIGKILL the launcher and then its command; return once both are dead, and what keeps the
+    locks in a pid namespace.
+    """
     kill(holder)
     try:
         os.kill(holder.child, signal.SIGKILL)
@@ -774,7 +877,9 @@ def kill_both(holder):
 
 
 def set_alarm(prepare="pass"):
-    """Return a prefix that sets an alarm(2) of one second and executes the rest of the words, like perl's time limit idiom."""
+    """Return a prefix that sets an alarm(2) of one second and executes the rest of the words, like
+    perl's time limit idiom.
+    """
     code = f"import posix, _signal, sys; {prepare}; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])"
     return (sys.executable, "-IS", "-c", code)
 
@@ -789,7 +894,13 @@ def run_threads(work, arguments):
     arguments = list(arguments)
     ready = threading.Barrier(len(arguments))
     with ThreadPoolExecutor(len(arguments)) as pool:
-        return list(pool.map(lambda argument: (ready.wait(PATIENCE), work(argument))[1], arguments, timeout=PATIENCE))
+        return list(
+            pool.map(
+                lambda argument: (ready.wait(PATIENCE), work(argument))[1],
+                arguments,
+                timeout=PATIENCE,
+            )
+        )
 
 
 def in_thread(act):

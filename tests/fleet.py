@@ -1,4 +1,5 @@
-"""Hosts that share one engine, each behind its own proxy with faults; and a check that no two commands overlapped.
+"""Hosts that share one engine, each behind its own proxy with faults; and a check that no two
+commands overlapped.
 
 Every command is beats.py, which ignores SIGTERM and writes times of the same clock.
 """
@@ -19,7 +20,8 @@ from proxy import HOLE, NO_ANSWERS, NO_REQUESTS, OK, RESET, Proxy
 NETWORK_FAULTS = (HOLE, RESET, NO_REQUESTS, NO_ANSWERS)
 STOPPED, ALL_STOPPED, KILLED = "launcher stopped", "launcher and command stopped", "launcher killed"
 FAULTS = (*NETWORK_FAULTS, STOPPED, ALL_STOPPED, KILLED)
-# How a holder ends that cannot renew: its launcher exits with 123; one without CPU in its last 0.25 s dies by the kernel's timer.
+# How a holder ends that cannot renew: its launcher exits with 123; one without CPU in its last 0.25
+# s dies by the kernel's timer.
 LOST = (123, -signal.SIGKILL)
 
 
@@ -54,7 +56,9 @@ def is_growing(lives: list) -> bool:
 
 
 class Clock:
-    """A wall clock that is `ahead` of the machine's, for programs with this `environment`. Needs gcc."""
+    """A wall clock that is `ahead` of the machine's, for programs with this `environment`. Needs
+    gcc.
+    """
 
     def __init__(self, path, ahead: int):
         shim, self.file = path / "clock.so", path / f"clock{os.urandom(4).hex()}"
@@ -63,7 +67,9 @@ class Clock:
         self.set(ahead)
 
     def set(self, ahead: int):
-        with open(self.file, "r+b" if self.file.exists() else "wb") as file:  # running programs have it mapped
+        with open(
+            self.file, "r+b" if self.file.exists() else "wb"
+        ) as file:  # running programs have it mapped
             file.write(struct.pack("q", ahead))
 
 
@@ -96,7 +102,10 @@ class Host:
         elif fault == KILLED:
             self.launcher.kill()
         elif fault in (STOPPED, ALL_STOPPED):
-            for pid in [self.launcher.pid, *(find_children(self.launcher.pid) if fault == ALL_STOPPED else ())]:
+            for pid in [
+                self.launcher.pid,
+                *(find_children(self.launcher.pid) if fault == ALL_STOPPED else ()),
+            ]:
                 send(pid, signal.SIGSTOP)
 
     def heal(self):
@@ -126,15 +135,28 @@ def send(pid: int, number: int):
 
 
 class Soak:
-    """Hosts that run jobs of one name repeatedly while random faults, drawn from `seed`, hit them."""
+    """Hosts that run jobs of one name repeatedly while random faults, drawn from `seed`, hit
+    them.
+    """
 
-    def __init__(self, lab, server, seed: int, ttl: float = 3.0, faults=FAULTS, hosts: int = 3, rate: float = 0.2):
+    def __init__(
+        self,
+        lab,
+        server,
+        seed: int,
+        ttl: float = 3.0,
+        faults=FAULTS,
+        hosts: int = 3,
+        rate: float = 0.2,
+    ):
         self.lab = lab
         self.random = random.Random(seed)
         self.ttl = ttl
         self.faults = faults
         self.rate = rate  # of faults in a step of 0.1 s
-        self.hosts = [Host(lab, server, f"soak-{type(server).__name__}-{number}") for number in range(hosts)]
+        self.hosts = [
+            Host(lab, server, f"soak-{type(server).__name__}-{number}") for number in range(hosts)
+        ]
         self.job = f"soak{seed}"
         self.files = []
         self.injected = 0
@@ -150,12 +172,18 @@ class Soak:
                 self.files.append(self.lab.path / f"{host.name}.{len(self.files)}")
                 # Run longer than the lease: else a lost lease does no harm.
                 seconds = self.ttl * self.random.uniform(1.2, 2.5)
-                host.start(self.job, self.files[-1], seconds, "--ttl", f"{self.ttl}s", "-k", "300ms")
+                host.start(
+                    self.job, self.files[-1], seconds, "--ttl", f"{self.ttl}s", "-k", "300ms"
+                )
             if self.due.get(host, now + 1) <= now:
                 host.heal()
                 del self.due[host]
         if self.random.random() < self.rate:
-            holding = [host for host in self.hosts if host not in self.due and find_children(host.launcher.pid)]
+            holding = [
+                host
+                for host in self.hosts
+                if host not in self.due and find_children(host.launcher.pid)
+            ]
             host = self.random.choice(holding or self.hosts)
             if host not in self.due:
                 fault = self.random.choice(self.faults)
@@ -173,7 +201,9 @@ class Soak:
         """Heal and end all hosts."""
         for host in self.hosts:
             host.heal()
-        launchers = [host.launcher for host in self.hosts if host.launcher]  # none, if there was no time for a step
+        launchers = [
+            host.launcher for host in self.hosts if host.launcher
+        ]  # none, if there was no time for a step
         for launcher in launchers:
             launcher.kill()
             launcher.wait()

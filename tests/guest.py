@@ -1,6 +1,8 @@
-"""A container with a real systemd as pid 1: Debian, built once by debootstrap, booted by nspawn, entered by nsenter.
+"""A container with a real systemd as pid 1: Debian, built once by debootstrap, booted by nspawn,
+entered by nsenter.
 
-Changes to its root are discarded; /lab is a directory of the test. /usr/local/bin/solo runs on Debian's Python.
+Changes to its root are discarded; /lab is a directory of the test. /usr/local/bin/solo runs on
+Debian's Python.
 """
 
 import hashlib
@@ -20,11 +22,16 @@ PACKAGES = "systemd,systemd-sysv,dbus,libpam-systemd,python3-minimal,libpython3-
 TEMPLATES = sorted(ROOT.glob("*/systemd/solo*"))
 UNITS = TESTS / "units"
 ROOTS = ROOT / "build/roots"  # minimal Debians, built once by debootstrap
-ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+}
 
 
 class Inside:
-    """The namespaces and the root of a process. `leader` is its pid in the namespace of the test, `lab` the /lab inside."""
+    """The namespaces and the root of a process. `leader` is its pid in the namespace of the test,
+    `lab` the /lab inside.
+    """
 
     def __init__(self, leader: int, lab: Path):
         self.leader, self.lab = leader, lab
@@ -49,7 +56,8 @@ class Guest(Inside):
     """The booted machine; `leader` is its pid 1."""
 
     def start(self, unit: str, *words, wait=()):
-        """Start a command, after settings like User=alice and options of systemd-run, as `unit`.service.
+        """Start a command, after settings like User=alice and options of systemd-run, as
+        `unit`.service.
 
         Return once systemd reports it as started.
         """
@@ -66,7 +74,9 @@ class Guest(Inside):
     def read_messages(self, unit: str) -> list:
         """Return the lines that the unit's processes wrote."""
         self.do("journalctl", "--sync")
-        return self.do("journalctl", "--no-pager", "--output=cat", f"_SYSTEMD_UNIT={unit}.service").splitlines()
+        return self.do(
+            "journalctl", "--no-pager", "--output=cat", f"_SYSTEMD_UNIT={unit}.service"
+        ).splitlines()
 
     def make_log(self, log: str):
         """Create the log files of a service.py, writable for every user."""
@@ -89,7 +99,9 @@ class Guest(Inside):
 
 @contextmanager
 def booted(lab: Path):
-    """Boot with the test's and the package's units in /etc/systemd/system; yield the Guest. Skips if it does not boot."""
+    """Boot with the test's and the package's units in /etc/systemd/system; yield the Guest. Skips
+    if it does not boot.
+    """
     root = get_root("trixie", PACKAGES)
     put_solo(lab)
     shutil.copy(TESTS / "service.py", lab)
@@ -97,14 +109,21 @@ def booted(lab: Path):
     units.mkdir()
     for unit in [*UNITS.iterdir(), *TEMPLATES]:
         shutil.copy(unit, units)
-    places = {units: "/etc/systemd/system", lab / "solo": "/usr/local/bin/solo", find_libraries(): "/libraries"}
+    places = {
+        units: "/etc/systemd/system",
+        lab / "solo": "/usr/local/bin/solo",
+        find_libraries(): "/libraries",
+    }
     binds = [f"--bind-ro={outside}:{inside}" for outside, inside in places.items()]
     container = start_container(root, lab, *binds, "-b", "systemd.unit=multi-user.target")
     guest = Guest(0, lab)
 
     def is_up():
         guest.leader = guest.leader or find_leader(container.pid)
-        if guest.leader and guest.run("systemctl", "is-active", "multi-user.target").returncode == 0:
+        if (
+            guest.leader
+            and guest.run("systemctl", "is-active", "multi-user.target").returncode == 0
+        ):
             return True
         return container.poll() is not None
 
@@ -140,7 +159,8 @@ def find_leader(container: int, program: str = "systemd") -> int:
 
 
 def get_root(suite: str, packages: str) -> Path:
-    """Return a minimal `suite` (bookworm, trixie) with `packages`, separated by commas. Skips if it cannot be built.
+    """Return a minimal `suite` (bookworm, trixie) with `packages`, separated by commas. Skips if it
+    cannot be built.
 
     Never write to it: mount an overlay over it.
     """
@@ -155,17 +175,35 @@ def get_root(suite: str, packages: str) -> Path:
 def make_root(root: Path, suite: str, packages: str):
     if not (root / "ready").exists():
         shutil.rmtree(root, ignore_errors=True)
-        words = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={packages}", suite, root]
-        with use_network():  # what debootstrap mounts ends with it, even if it is killed: the root can be removed
-            made = subprocess.run([*words, *find_mirror()], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        words = [
+            "unshare",
+            "--mount",
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={packages}",
+            suite,
+            root,
+        ]
+        with (
+            use_network()
+        ):  # what debootstrap mounts ends with it, even if it is killed: the root can be removed
+            made = subprocess.run(
+                [*words, *find_mirror()], stdin=subprocess.DEVNULL, capture_output=True, text=True
+            )
         if made.returncode:
             pytest.skip(f"debootstrap failed: {made.stdout[-200:]}")
         (root / "ready").touch()
 
 
 def start_container(root: Path, lab: Path, *words) -> subprocess.Popen:
-    """Start systemd-nspawn in a layer over `root`, with `lab` at /lab, where its output goes to `console`. Words: the rest."""
-    streams = {"stdin": subprocess.DEVNULL, "stdout": open(lab / "console", "w"), "stderr": subprocess.STDOUT}
+    """Start systemd-nspawn in a layer over `root`, with `lab` at /lab, where its output goes to
+    `console`. Words: the rest.
+    """
+    streams = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": open(lab / "console", "w"),
+        "stderr": subprocess.STDOUT,
+    }
     options = ["--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab"]
     return subprocess.Popen(["systemd-nspawn", "-q", "-D", root, *options, *words], **streams)
 

@@ -1,10 +1,12 @@
 """The three loops: `make quick` while typing, `make test` before a commit, `make test-full` in CI.
 
-The marker `quick` or `full` in the line `pytestmark = ...` moves a file to another loop than `make test`, and `full` at a single test
-moves that. A file named on pytest's command line runs completely in every loop.
+The marker `quick` or `full` in the line `pytestmark = ...` moves a file to another loop than `make
+test`, and `full` at a single test moves that. A file named on pytest's command line runs completely
+in every loop.
 
-With `--again FILE`, for CI, each failed test runs once more, alone. A test that passes then fails nothing, but is added to FILE with
-its first failure; it needs a row in tests/flaky.md. No test repeats itself, and none gets a longer time-out instead.
+With `--again FILE`, for CI, each failed test runs once more, alone. A test that passes then fails
+nothing, but is added to FILE with its first failure; it needs a row in tests/flaky.md. No test
+repeats itself, and none gets a longer time-out instead.
 """
 
 import os
@@ -38,16 +40,26 @@ def read_markers(path):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--loop", choices=LOOPS, default="full", help="the tests to run; rest is full without test")
+    parser.addoption(
+        "--loop", choices=LOOPS, default="full", help="the tests to run; rest is full without test"
+    )
     again = "run failed tests once more, alone; add those that pass then to FILE"
     parser.addoption("--again", metavar="FILE", help=again)
-    parser.addoption("--bundle", action="store_true", help="run the bundle that `make install` makes")
+    parser.addoption(
+        "--bundle", action="store_true", help="run the bundle that `make install` makes"
+    )
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Ignore files of other loops. pytest does not ask about named files; "rest" looks for single tests in every file."""
+    """Ignore files of other loops. pytest does not ask about named files; "rest" looks for single
+    tests in every file.
+    """
     loop = config.getoption("loop")
-    if collection_path.name.startswith("test_") and collection_path.suffix == ".py" and loop != "rest":
+    if (
+        collection_path.name.startswith("test_")
+        and collection_path.suffix == ".py"
+        and loop != "rest"
+    ):
         return None if LOOPS[loop](read_markers(collection_path)) else True
 
 
@@ -105,4 +117,6 @@ class Again:
 
 def passes_alone(config, test):
     print(f"\nonce more, alone: {test}", flush=True)
-    return not subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", test], cwd=config.rootpath).returncode
+    return not subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", test], cwd=config.rootpath
+    ).returncode

@@ -1,4 +1,6 @@
-"""A machine for the recipes: its PATH has `solo` and the programs that they name, which log their runs."""
+"""A machine for the recipes: its PATH has `solo` and the programs that they name, which log their
+runs.
+"""
 
 import fcntl
 import re
@@ -21,7 +23,9 @@ echo "end:${{0##*/}}:$DB$CUDA_VISIBLE_DEVICES" >>{lab}/log
 
 
 class Machine(Lab):
-    """A lab with the programs of the recipes. They log their start, and after release() their end."""
+    """A lab with the programs of the recipes. They log their start, and after release() their
+    end.
+    """
 
     def __init__(self, script, path):
         super().__init__(script, path)
@@ -37,7 +41,9 @@ class Machine(Lab):
         self.places.update(dict.fromkeys(("/var/lock", "/var/lib/prometheus/node-exporter"), path))
         for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "DB", "CUDA_VISIBLE_DEVICES", "GUARD"):
             self.environment.pop(variable, None)
-        self.environment.update(PATH=f"{self.bin}:/usr/bin:/bin", HOME=str(path), PARALLEL_HOME=str(path))
+        self.environment.update(
+            PATH=f"{self.bin}:/usr/bin:/bin", HOME=str(path), PARALLEL_HOME=str(path)
+        )
         self.hold_all()
 
     def hold_all(self):
@@ -61,8 +67,15 @@ class Machine(Lab):
         return pattern.sub(lambda found: str(self.places.get(found[0], found[0])), text)
 
     def type(self, line, environment=None):
-        """Start a command line, or the command of a unit or crontab, in the directory of the programs."""
-        options = {"env": environment or self.environment, "cwd": self.bin, "stdin": subprocess.DEVNULL, "text": True}
+        """Start a command line, or the command of a unit or crontab, in the directory of the
+        programs.
+        """
+        options = {
+            "env": environment or self.environment,
+            "cwd": self.bin,
+            "stdin": subprocess.DEVNULL,
+            "text": True,
+        }
         return self.start_words("/bin/sh", "-c", self.replace_places(line), **options)
 
     def count(self, event):
@@ -71,7 +84,9 @@ class Machine(Lab):
     def wait_for_starts(self, number):
         running = [process for process in self.started if not process.stdout.closed]
         until(lambda: self.count("start") >= number or any(process.poll() for process in running))
-        assert self.count("start") == number, [process.stderr.read() for process in running if process.poll()]
+        assert self.count("start") == number, [
+            process.stderr.read() for process in running if process.poll()
+        ]
 
     def start_waiter(self, line, environment=None):
         waiters, starts = self.count_waiters(), self.count("start")

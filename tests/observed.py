@@ -1,4 +1,6 @@
-"""Observations for tests of several rooms: the modules that a launcher loads, the metrics, a launcher that waits."""
+"""Observations for tests of several rooms: the modules that a launcher loads, the metrics, a
+launcher that waits.
+"""
 
 import subprocess
 import sys
@@ -13,7 +15,9 @@ INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def list_loaded(lab, *words, before=""):
-    """Return the modules loaded when the launcher of a guarded run exits, without those of the bare interpreter."""
+    """Return the modules loaded when the launcher of a guarded run exits, without those of the bare
+    interpreter.
+    """
     output = lab.path / "loaded"
     code = f"""
 import sys, posix
@@ -38,13 +42,19 @@ solo.main.main()
 
 
 def parse_metrics(text):
-    """Return {(sample, name, via): value}. Each has a HELP and a TYPE, and one directory and user; the version has no name."""
+    """Return {(sample, name, via): value}. Each has a HELP and a TYPE, and one directory and user;
+    the version has no name.
+    """
     from prometheus_client import parser
 
     families = list(parser.text_string_to_metric_families(text))
     assert all(family.documentation and family.type != "unknown" for family in families)
     [build] = [family.samples for family in families if family.name == "solo_build_info"]
-    [common] = {(sample.labels["dir"], sample.labels["user"]) for family in families for sample in family.samples}
+    [common] = {
+        (sample.labels["dir"], sample.labels["user"])
+        for family in families
+        for sample in family.samples
+    }
     labels = {"version": __version__, "dir": common[0], "user": common[1]}
     assert [(sample.labels, sample.value) for sample in build] == [(labels, 1)]
     return {

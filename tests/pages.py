@@ -1,4 +1,6 @@
-"""The recipes: the code blocks of README, the files of examples/, and the blocks of the manual, which quote them."""
+"""The recipes: the code blocks of README, the files of examples/, and the blocks of the manual,
+which quote them.
+"""
 
 import re
 from pathlib import Path
@@ -36,7 +38,9 @@ def read_quotes() -> list:
     blocks = []
     for page in sorted((ROOT / "man").glob("*.[0-9]")):
         text = page.read_text()
-        for found in re.finditer(r"^\.Bd -literal.*\n((?s:.*?))^\.Ed$|((?:^\.Dl .*\n)+)", text, re.M):
+        for found in re.finditer(
+            r"^\.Bd -literal.*\n((?s:.*?))^\.Ed$|((?:^\.Dl .*\n)+)", text, re.M
+        ):
             block = found[1] or "".join(line[4:] for line in found[2].splitlines(True))
             for escape, meaning in ESCAPES.items():
                 block = block.replace(escape, meaning)
@@ -49,7 +53,9 @@ def read_example(name) -> str:
 
 
 def read_cron_lines(text) -> tuple:
-    """Return (variables, commands). As in crontab(5), a line has five fields, and the first unescaped % ends its command."""
+    """Return (variables, commands). As in crontab(5), a line has five fields, and the first
+    unescaped % ends its command.
+    """
     variables, commands = {}, []
     for line in text.splitlines():
         if found := re.fullmatch(r"(\w+)=(.*)", line):
@@ -67,6 +73,8 @@ def read_cron_lines(text) -> tuple:
 def read_jobs() -> dict:
     """Return {name: text} of the jobs of the workflow, each as a workflow of its own."""
     jobs = re.findall(r"^  (\w+):\n((?:    .*\n)+)", read_example("workflow.yml"), re.M)
-    assert [name for name, _ in jobs] == re.findall(r"^  (\w+):$", read_example("workflow.yml"), re.M)
+    assert [name for name, _ in jobs] == re.findall(
+        r"^  (\w+):$", read_example("workflow.yml"), re.M
+    )
     assert all("    runs-on:" in text for _, text in jobs) and len(dict(jobs)) == len(jobs)
     return {name: f"jobs:\n  {name}:\n{text}" for name, text in jobs}

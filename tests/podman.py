@@ -1,6 +1,8 @@
-"""Containers of podman and crun, with their default seccomp profile, from an image that packaging/container/Containerfile makes.
+"""Containers of podman and crun, with their default seccomp profile, from an image that
+packaging/container/Containerfile makes.
 
-The base image, which a registry would have, is a Debian with Python. podman keeps everything in its own directory.
+The base image, which a registry would have, is a Debian with Python. podman keeps everything in its
+own directory.
 """
 
 import shutil
@@ -40,15 +42,28 @@ class Podman:
         self.path = path
         self.configuration = path / "containers.conf"
         self.configuration.write_text(CONFIGURATION)
-        self.prefix = ["unshare", "--mount", "sh", "-c", SETUP, "sh", "podman", "--storage-driver=overlay"]
-        self.prefix += [f"--{place}=/var/lib/containers/{place}" for place in ("root", "runroot", "tmpdir")]
+        self.prefix = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            SETUP,
+            "sh",
+            "podman",
+            "--storage-driver=overlay",
+        ]
+        self.prefix += [
+            f"--{place}=/var/lib/containers/{place}" for place in ("root", "runroot", "tmpdir")
+        ]
         self.environment = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "STORE": str(path),
             "CONTAINERS_CONF": str(self.configuration),
             "BUILDAH_ISOLATION": "chroot",
         }
-        found = subprocess.run([*self.prefix, "info"], env=self.environment, capture_output=True, text=True)
+        found = subprocess.run(
+            [*self.prefix, "info"], env=self.environment, capture_output=True, text=True
+        )
         if found.returncode:
             pytest.skip(f"podman does not work on this machine: {found.stderr[-200:]}")
 
@@ -57,7 +72,9 @@ class Podman:
         pyz = make_pyz(self.path / "context/dist/solo.pyz")
         with open(self.path / "base.tar", "wb") as tar:
             root = get_root("trixie", PACKAGES)  # that of the tests of systemd
-            subprocess.run(["tar", "-C", root, "--exclude=./var/cache", "-c", "."], stdout=tar, check=True)
+            subprocess.run(
+                ["tar", "-C", root, "--exclude=./var/cache", "-c", "."], stdout=tar, check=True
+            )
         self.check("import", "--quiet", self.path / "base.tar", BASE)
         recipe = ROOT / "packaging/container/Containerfile"
         self.check("build", "--pull=never", "-f", recipe, "-t", "report", pyz.parent.parent)
@@ -65,15 +82,27 @@ class Podman:
 
     def check(self, *words):
         """Run podman with these words; fails if it does."""
-        done = subprocess.run([*self.prefix, *words], env=self.environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [*self.prefix, *words], env=self.environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def start(self, *words):
         """Start `podman run` with these words. Return its process."""
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([*self.prefix, "run", "--rm", *words], env=self.environment, **streams)
+        streams = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        }
+        return subprocess.Popen(
+            [*self.prefix, "run", "--rm", *words], env=self.environment, **streams
+        )
 
     def close(self):
-        subprocess.run([*self.prefix, "rm", "--all", "--force", "--time=0"], env=self.environment, capture_output=True)
+        subprocess.run(
+            [*self.prefix, "rm", "--all", "--force", "--time=0"],
+            env=self.environment,
+            capture_output=True,
+        )
         shutil.rmtree(self.path, ignore_errors=True)

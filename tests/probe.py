@@ -21,9 +21,13 @@ def print_signals():
 
 
 def report():
-    status = dict(row.split(":\t", 1) for row in open("/proc/self/status").read().splitlines() if ":\t" in row)
+    status = dict(
+        row.split(":\t", 1) for row in open("/proc/self/status").read().splitlines() if ":\t" in row
+    )
     found = {
-        "descriptors": sorted(map(int, os.listdir("/proc/self/fd")))[:-1],  # the last one is listdir's own
+        "descriptors": sorted(map(int, os.listdir("/proc/self/fd")))[
+            :-1
+        ],  # the last one is listdir's own
         "blocked": status["SigBlk"],
         "ignored": status["SigIgn"],
         "umask": status["Umask"],

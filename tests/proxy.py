@@ -1,4 +1,6 @@
-"""A TCP proxy that fails on demand as a network does, while the kernels on both sides acknowledge."""
+"""A TCP proxy that fails on demand as a network does, while the kernels on both sides
+acknowledge.
+"""
 
 import selectors
 import socket
@@ -10,11 +12,11 @@ REQUEST, ANSWER = "request", "answer"
 
 
 class Proxy:
-    """Connect clients at `port` (0: any free one) to the server at `target`. Another target is that of later clients;
-    `accepted` counts them all.
+    """Connect clients at `port` (0: any free one) to the server at `target`. Another target is that
+    of later clients; `accepted` counts them all.
 
-    `mode` is the fault of all traffic; RESET also ends open connections. strike() makes one message fail, and so only
-    its connection, unless it also changes the mode.
+    `mode` is the fault of all traffic; RESET also ends open connections. strike() makes one message
+    fail, and so only its connection, unless it also changes the mode.
     """
 
     def __init__(self, target: int, port: int = 0, host: str = "127.0.0.1"):
@@ -25,7 +27,11 @@ class Proxy:
         self.clients = set()
         self.ended = set()  # closed by one side; the other side does not know yet
         self.silent = set()  # sockets whose data is no longer forwarded
-        self.fault, self.kind, self.left = OK, None, 0  # of the message to lose; how many messages remain up to it
+        self.fault, self.kind, self.left = (
+            OK,
+            None,
+            0,
+        )  # of the message to lose; how many messages remain up to it
         self.after = OK
         self.selector = selectors.DefaultSelector()
         self.listener = socket.create_server((host, port), backlog=100)
@@ -41,7 +47,8 @@ class Proxy:
         self.waker.send(b"!")
 
     def strike(self, fault: str, kind: str, number: int, after: str = OK):
-        """Lose (HOLE) or RESET the message that is the `number`th of its kind from now on, REQUEST or ANSWER.
+        """Lose (HOLE) or RESET the message that is the `number`th of its kind from now on, REQUEST
+        or ANSWER.
 
         Then the mode is `after`.
         """
@@ -60,7 +67,13 @@ class Proxy:
             for key, _ in self.selector.select():
                 if key.fileobj is self.wake:
                     self.wake.recv(100)
-                    for one in list(self.clients if self.mode == RESET else self.ended if self.mode == OK else ()):
+                    for one in list(
+                        self.clients
+                        if self.mode == RESET
+                        else self.ended
+                        if self.mode == OK
+                        else ()
+                    ):
                         self.drop(one)
                 elif key.fileobj is self.listener:
                     self.accept()
@@ -109,7 +122,10 @@ class Proxy:
                     self.drop(one)
                     return
                 self.silent.add(one)  # a stream cannot lose a part and go on
-        if one in self.silent or self.mode in (HOLE, NO_REQUESTS if kind == REQUEST else NO_ANSWERS):
+        if one in self.silent or self.mode in (
+            HOLE,
+            NO_REQUESTS if kind == REQUEST else NO_ANSWERS,
+        ):
             return
         try:
             self.pairs[one].sendall(data)

@@ -1,4 +1,6 @@
-"""Real servers of the engines, for tests: each on free loopback ports and in its own directory, to be stopped and restarted."""
+"""Real servers of the engines, for tests: each on free loopback ports and in its own directory, to
+be stopped and restarted.
+"""
 
 import atexit
 import glob
@@ -30,7 +32,9 @@ def find_port() -> int:
 
 def ask(*words, **options) -> str:
     """Run a program that must succeed; return its stdout."""
-    return subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options).stdout
+    return subprocess.run(
+        words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
+    ).stdout
 
 
 def is_answered(url: str) -> bool:
@@ -57,7 +61,9 @@ def serve(kinds, scope="module"):
 
 
 def serve_alone():
-    """Return a fixture: a function that starts a server of a class for one test, with these attributes."""
+    """Return a fixture: a function that starts a server of a class for one test, with these
+    attributes.
+    """
 
     @pytest.fixture
     def start_server(tmp_path):
@@ -77,7 +83,9 @@ def serve_alone():
 
 
 class Server:
-    """A server of one process. `url` is its value of --via. `has_history` and so on say what its engine supports."""
+    """A server of one process. `url` is its value of --via. `has_history` and so on say what its
+    engine supports.
+    """
 
     scheme = ""
     tools = ()
@@ -113,7 +121,9 @@ class Server:
     def run_beside(self, words, **options):
         """Start a program that writes to the log."""
         with open(self.path / "log", "ab") as log:
-            return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
+            return subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options
+            )
 
     def send(self, number: int):
         self.process.send_signal(number)
@@ -148,8 +158,17 @@ class Etcd(Server):
 
     def make_words(self):
         here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
-        urls = f"--listen-client-urls {here} --advertise-client-urls {here} --listen-peer-urls {peer}"
-        member = ["--name", self.name, "--initial-cluster", self.cluster, "--initial-advertise-peer-urls", peer]
+        urls = (
+            f"--listen-client-urls {here} --advertise-client-urls {here} --listen-peer-urls {peer}"
+        )
+        member = [
+            "--name",
+            self.name,
+            "--initial-cluster",
+            self.cluster,
+            "--initial-advertise-peer-urls",
+            peer,
+        ]
         return ["etcd", "--data-dir", self.path / "data", *urls.split(), *member, *self.settings]
 
     def is_ready(self):
@@ -157,7 +176,9 @@ class Etcd(Server):
 
     def ask(self, *words) -> str:
         """Return the output of etcdctl."""
-        return ask("env", "ETCDCTL_API=3", "etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words)
+        return ask(
+            "env", "ETCDCTL_API=3", "etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words
+        )
 
     def remove_lock(self, name):
         assert "1" in self.ask("del", "--prefix", f"solo/{name}/")
@@ -178,7 +199,9 @@ class Cluster:
 class EtcdCluster(Cluster):
     def __init__(self, path: Path):
         self.members = [Etcd(path / str(number)) for number in range(3)]
-        cluster = ",".join(f"{number}=http://127.0.0.1:{one.peer_port}" for number, one in enumerate(self.members))
+        cluster = ",".join(
+            f"{number}=http://127.0.0.1:{one.peer_port}" for number, one in enumerate(self.members)
+        )
         for number, member in enumerate(self.members):
             member.name, member.cluster = str(number), cluster
 
@@ -192,7 +215,10 @@ class EtcdCluster(Cluster):
     def find_leader(self) -> Etcd:
         for member in self.members:
             # endpoint, id, version, size, leader?, ...
-            if member.process.poll() is None and member.ask("endpoint", "status").split(", ")[4] == "true":
+            if (
+                member.process.poll() is None
+                and member.ask("endpoint", "status").split(", ")[4] == "true"
+            ):
                 return member
         raise AssertionError("no leader")
 
@@ -216,7 +242,9 @@ class Redis(Server):
     def ask(self, *words) -> str:
         """Return the output of redis-cli, errors included."""
         words = ["redis-cli", "-p", str(self.port), *words]
-        return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+        return subprocess.run(
+            words, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        ).stdout
 
     def remove_lock(self, name):
         assert self.ask("del", f"solo:{{{name}}}") == "1\n"
@@ -234,7 +262,11 @@ class PostgreSQL(Server):
         # postgres refuses to run as root, and other users cannot enter the directories of pytest.
         self.home = Path(tempfile.mkdtemp(prefix="solo-postgresql-"))
         atexit.register(shutil.rmtree, self.home, ignore_errors=True)
-        self.user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+        self.user = (
+            {"user": "postgres", "group": "postgres", "extra_groups": []}
+            if os.geteuid() == 0
+            else {}
+        )
         self.options = {"cwd": self.home, **self.user}
         if self.user:
             shutil.chown(self.home, "postgres", "postgres")
@@ -258,7 +290,9 @@ class PostgreSQL(Server):
 
     def send(self, number):
         """Signal all its processes, as each session is one."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        )
         for pid in [self.process.pid, *map(int, children)]:
             os.kill(pid, number)
 
@@ -267,7 +301,9 @@ class PostgreSQL(Server):
 
     def ask(self, query: str) -> str:
         """Return the output of psql."""
-        return ask("psql", *self.place, *"-U postgres -XAt -v ON_ERROR_STOP=1 -c".split(), query).strip()
+        return ask(
+            "psql", *self.place, *"-U postgres -XAt -v ON_ERROR_STOP=1 -c".split(), query
+        ).strip()
 
     def remove_lock(self, name):
         assert self.ask(f"delete from solo_lock where name = '{name}'") == "DELETE 1"
@@ -276,7 +312,8 @@ class PostgreSQL(Server):
 class ZooKeeper(Server):
     scheme = "zookeeper"
     tools = ("java", "/usr/share/zookeeper/bin/zkServer.sh")
-    jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"  # and the jars in the first one's manifest
+    # and the jars in the first one's manifest
+    jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
     settings = ""
 
     def prepare(self):
@@ -324,10 +361,13 @@ class ZooKeeper(Server):
 
 
 class ZooKeeperCluster(Cluster):
-    """It is led by the last. One that is cut off detects it after two seconds, the one at `late` after thirty."""
+    """It is led by the last. One that is cut off detects it after two seconds, the one at `late`
+    after thirty.
+    """
 
     def __init__(self, path: Path, late=None):
-        # Two links per pair: quorum and elections. Open them before find_port(), which must not return their ports.
+        # Two links per pair: quorum and elections. Open them before find_port(), which must not
+        # return their ports.
         self.links = {pair: (Proxy(0), Proxy(0)) for pair in itertools.permutations(range(3), 2)}
         self.members = [ZooKeeper(path / str(number)) for number in range(3)]
         ports = [(find_port(), find_port()) for _ in self.members]
@@ -336,10 +376,12 @@ class ZooKeeperCluster(Cluster):
                 link.target = port
         for one, member in enumerate(self.members):
             ways = [
-                ports[one] if one == other else [link.port for link in self.links[one, other]] for other in range(3)
+                ports[one] if one == other else [link.port for link in self.links[one, other]]
+                for other in range(3)
             ]
             member.settings = f"initLimit=4\nsyncLimit={60 if one == late else 4}\n" + "".join(
-                f"server.{other}=127.0.0.1:{quorum}:{election}\n" for other, (quorum, election) in enumerate(ways)
+                f"server.{other}=127.0.0.1:{quorum}:{election}\n"
+                for other, (quorum, election) in enumerate(ways)
             )
             (member.path / "data" / "myid").write_text(str(one))
 
@@ -356,7 +398,9 @@ class ZooKeeperCluster(Cluster):
         for pair, links in self.links.items():
             for link in links if alone in pair else ():
                 link.set(HOLE)
-        for member in self.members[:2] if alone == 2 else ():  # else each keeps following it as long as the other does
+        for member in (
+            self.members[:2] if alone == 2 else ()
+        ):  # else each keeps following it as long as the other does
             member.stop()
             member.launch()
 
@@ -367,10 +411,20 @@ class ZooKeeperCluster(Cluster):
 
 
 class S3(Server):
-    """An object store: Ceph's radosgw, over one monitor and one OSD that keeps all in memory. `process` is radosgw."""
+    """An object store: Ceph's radosgw, over one monitor and one OSD that keeps all in memory.
+    `process` is radosgw.
+    """
 
     scheme = "s3"
-    tools = ("radosgw", "radosgw-admin", "ceph", "ceph-mon", "ceph-osd", "ceph-authtool", "monmaptool")
+    tools = (
+        "radosgw",
+        "radosgw-admin",
+        "ceph",
+        "ceph-mon",
+        "ceph-osd",
+        "ceph-authtool",
+        "monmaptool",
+    )
     has_history = False
     bucket = "solo-bucket"
     keys = ("AKIDEXAMPLE", "secret/of+tests")
@@ -395,7 +449,9 @@ class S3(Server):
             self.ask("ceph-authtool", keyring, *create, "--gen-key", "-n", name, *caps)
         place = ["--fsid", self.fsid, "--addv", "a", f"[v2:127.0.0.1:{self.mon_port}]"]
         self.ask("monmaptool", "--create", *place, self.path / "monmap")
-        self.ask("ceph-mon", "--mkfs", "-i", "a", "--monmap", self.path / "monmap", "--keyring", keyring)
+        self.ask(
+            "ceph-mon", "--mkfs", "-i", "a", "--monmap", self.path / "monmap", "--keyring", keyring
+        )
         self.run_daemon("ceph-mon", "a")
         self.ask("ceph", "osd", "new", osd)
         self.ask("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
@@ -409,7 +465,9 @@ class S3(Server):
     def run_daemon(self, program, name):
         """Start a daemon that lives until Python ends, also while radosgw is restarted."""
         # In Ceph 20 of Debian, the path of an OSD's classes is relative to the current directory.
-        daemon = self.run_beside([program, "-c", self.path / "ceph.conf", "-f", "-i", name], cwd="/usr")
+        daemon = self.run_beside(
+            [program, "-c", self.path / "ceph.conf", "-f", "-i", name], cwd="/usr"
+        )
         atexit.register(daemon.kill)
 
     def make_words(self):
@@ -484,5 +542,7 @@ rgw run sync thread = false
 # Every launcher needs them.
 os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = S3.keys
 # Debian installs its programs outside of PATH.
-os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
+os.environ["PATH"] += "".join(
+    f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:]
+)
 SERVERS = {"etcd": Etcd, "zookeeper": ZooKeeper, "redis": Redis, "postgresql": PostgreSQL, "s3": S3}

@@ -1,6 +1,7 @@
 """A small real service that follows systemd's protocols and writes its events to /lab/LOG.
 
-`service.py LOG [stubborn]`: with stubborn, no signal ends it. SIGUSR1 stops its pings of the watchdog.
+`service.py LOG [stubborn]`: with stubborn, no signal ends it. SIGUSR1 stops its pings of the
+watchdog.
 """
 
 import fcntl
@@ -40,7 +41,9 @@ def main():
         write("overlap")
     listeners = []
     if os.environ.get("LISTEN_PID") == MINE:  # sd_listen_fds(3)
-        listeners = [socket.socket(fileno=3 + number) for number in range(int(os.environ["LISTEN_FDS"]))]
+        listeners = [
+            socket.socket(fileno=3 + number) for number in range(int(os.environ["LISTEN_FDS"]))
+        ]
     period = None
     if os.environ.get("WATCHDOG_PID") == MINE:  # sd_watchdog_enabled(3)
         period = int(os.environ["WATCHDOG_USEC"]) / 1e6 / 4

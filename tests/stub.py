@@ -5,7 +5,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Stub(ThreadingHTTPServer):
-    """`answer(request, data)` returns (status, body, header...), or writes an answer of its own and returns None.
+    """`answer(request, data)` returns (status, body, header...), or writes an answer of its own and
+    returns None.
 
     `asked` has the (method, path, data) of each request so far.
     """

@@ -8,7 +8,9 @@ from conftest import until
 
 
 class Tmux:
-    """Run `words` on a screen of `width` x `height`. The shell around it prints `ended:STATUS` at its end."""
+    """Run `words` on a screen of `width` x `height`. The shell around it prints `ended:STATUS` at
+    its end.
+    """
 
     def __init__(self, words, environment, width=100, height=24):
         self.socket = uuid.uuid4().hex

@@ -1,4 +1,6 @@
-"""The command of a soak over slots, `witness.py N TAG`: log if it has no slot of N for itself, and how many run at once."""
+"""The command of a soak over slots, `witness.py N TAG`: log if it has no slot of N for itself, and
+how many run at once.
+"""
 
 import fcntl
 import os
@@ -6,7 +8,12 @@ import struct
 import sys
 import time
 
-LAB, MOST, TAG, SLOT = os.environ["LAB"], int(sys.argv[1]), sys.argv[2], int(os.environ["SOLO_SLOT"])
+LAB, MOST, TAG, SLOT = (
+    os.environ["LAB"],
+    int(sys.argv[1]),
+    sys.argv[2],
+    int(os.environ["SOLO_SLOT"]),
+)
 FLOCK = "hhqqi"  # struct flock
 
 
@@ -23,7 +30,9 @@ def is_locked(number):
 
 file = os.open(f"{LAB}/slots", os.O_CREAT | os.O_RDWR)
 try:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, SLOT)  # the kernel unlocks it when this process ends
+    fcntl.lockf(
+        file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, SLOT
+    )  # the kernel unlocks it when this process ends
 except BlockingIOError:
     write(f"overlap:{TAG}:{SLOT}")
 if SLOT >= MOST:

@@ -18,11 +18,19 @@ class Written:
         self.held = []
         self.number = 0
 
-    def run(self, start, ran=MINUTE, command="a.sh", code=0, is_ended=True, is_held=False, waited=0, mark=""):
+    def run(
+        self,
+        start,
+        ran=MINUTE,
+        command="a.sh",
+        code=0,
+        is_ended=True,
+        is_held=False,
+        waited=0,
+        mark="",
+    ):
         self.number += 1
-        common = (
-            f"uid=0 host=h launcher={self.number} mode=X slots=1 take=1{mark} start={start:.3f} waited={waited:.3f}"
-        )
+        common = f"uid=0 host=h launcher={self.number} mode=X slots=1 take=1{mark} start={start:.3f} waited={waited:.3f}"
         common += f" child={self.number + 1} token={self.number}"
         self.lines.append((start, f"started {start:.3f} {common} command={command}\n"))
         if is_ended:
@@ -31,9 +39,18 @@ class Written:
         if is_held:
             self.held.append(Held(start, command.encode(), (self.number, self.number + 1)))
 
-    def skip(self, when, command="a.sh", why="job: busy: held for 1s by pid 1 (x)", code=75, event="skipped"):
+    def skip(
+        self,
+        when,
+        command="a.sh",
+        why="job: busy: held for 1s by pid 1 (x)",
+        code=75,
+        event="skipped",
+    ):
         quoted = quote(why.encode()).decode()
-        words = f"uid=0 host=h launcher=1 mode=X slots=1 take=1 waited=0.000 code={code} why={quoted}"
+        words = (
+            f"uid=0 host=h launcher=1 mode=X slots=1 take=1 waited=0.000 code={code} why={quoted}"
+        )
         self.lines.append((when, f"{event} {when:.3f} {words} command={command}\n"))
 
     def daily(self, days, now=NOW, **kind):

@@ -20,7 +20,10 @@ MOST_SLOTS = 999_999_999  # as on the command line
 
 def list_paths(keyword: str, paths: Union[AnyPath, Iterable[AnyPath]]) -> list[str]:
     """Return the paths of one or several files. Raises UsageError if one is invalid."""
-    return [check_path(keyword, path) for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)]
+    return [
+        check_path(keyword, path)
+        for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)
+    ]
 
 
 def check_path(keyword: str, path: AnyPath) -> str:
@@ -37,7 +40,9 @@ def check_path(keyword: str, path: AnyPath) -> str:
 
 
 def name_file(path: str) -> str:
-    """Return the name of a file that is locked without a name, from its real path: `app.lock-1f0c2a9e`."""
+    """Return the name of a file that is locked without a name, from its real path:
+    `app.lock-1f0c2a9e`.
+    """
     return make_name(os.path.realpath(path), [], "file")
 
 
@@ -53,9 +58,15 @@ def check_name(name: object) -> str:
 
 
 def check_wait(wait: Optional[float]) -> Optional[float]:
-    """Return the seconds, math.inf if they are too many. Raises UsageError if it is not a number of seconds."""
-    if wait is not None and (isinstance(wait, bool) or not (isinstance(wait, (int, float)) and wait >= 0)):
-        raise UsageError(f"{wait!r} is not a number of seconds (None: do not wait, math.inf: without limit)")
+    """Return the seconds, math.inf if they are too many. Raises UsageError if it is not a number of
+    seconds.
+    """
+    if wait is not None and (
+        isinstance(wait, bool) or not (isinstance(wait, (int, float)) and wait >= 0)
+    ):
+        raise UsageError(
+            f"{wait!r} is not a number of seconds (None: do not wait, math.inf: without limit)"
+        )
     return math.inf if wait is not None and wait > LONGEST_WAIT else wait
 
 
@@ -68,7 +79,9 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
     if shared:
         raise UsageError("shared and slots exclude each other")
     if not (type(slots) is type(take) is int and 0 < take <= slots <= MOST_SLOTS):
-        raise UsageError(f"slots={slots!r}, take={take!r}: take must be at least 1 and at most slots")
+        raise UsageError(
+            f"slots={slots!r}, take={take!r}: take must be at least 1 and at most slots"
+        )
     return Claim(SLOTS, slots, take)
 
 

@@ -28,15 +28,22 @@ all_attempts: "set[LockAttempt]" = set()
 
 
 class LockAttempt:
-    """One attempt to acquire `lock` until `deadline`. `is_async`: an event loop runs meanwhile. Raises SoloError at the end.
+    """One attempt to acquire `lock` until `deadline`. `is_async`: an event loop runs meanwhile.
+    Raises SoloError at the end.
 
-    Its Hold has exactly one owner, whatever exception interrupts its caller: the caller, or if it was abandoned none.
+    Its Hold has exactly one owner, whatever exception interrupts its caller: the caller, or if it
+    was abandoned none.
     """
 
-    def __init__(self, lock: "Lock", deadline: float, owner: object, is_async: bool = False) -> None:
+    def __init__(
+        self, lock: "Lock", deadline: float, owner: object, is_async: bool = False
+    ) -> None:
         if not blocking.can_act():
             raise SoloError(f"{lock.name}: the program is ending")
-        self.lock, self.deadline, self.owner, self.is_async = lock, deadline, owner, is_async
+        self.lock = lock
+        self.deadline = deadline
+        self.owner = owner
+        self.is_async = is_async
         self.thread = threading.current_thread()
         self.waiter: Optional[blocking.Waiter] = None  # None: it must not wait
         self.hold: Optional[Hold] = None
@@ -56,10 +63,15 @@ class LockAttempt:
         return True
 
     def start(self, notify: Callable[[], object]) -> None:
-        """Acquire it in a thread of its own, which no signal handler interrupts; then call `notify`. Raises SoloError."""
+        """Acquire it in a thread of its own, which no signal handler interrupts; then call
+        `notify`. Raises SoloError.
+        """
         self.waiter = blocking.Waiter()
         try:
-            if blocking.start_thread(lambda: self.run(notify), f"solo acquires {self.lock.name}") is None:
+            if (
+                blocking.start_thread(lambda: self.run(notify), f"solo acquires {self.lock.name}")
+                is None
+            ):
                 self.run(notify)
         except OSError as error:
             self.waiter.close()
@@ -81,7 +93,9 @@ class LockAttempt:
                 self.drop()  # the event loop is closed: no task will take the Hold
 
     def keep_result(self) -> None:
-        """Keep the Hold or the error of the attempt. The caller is acting. Raises WouldWait if it must wait, but must not."""
+        """Keep the Hold or the error of the attempt. The caller is acting. Raises WouldWait if it
+        must wait, but must not.
+        """
         if getattr(blocking.mine, "attempt", None) is not None:
             where = "inside another acquire (a __del__, or a callback)"
             self.error = SoloError(f"{self.lock.name}: cannot acquire the lock {where}")
@@ -101,10 +115,14 @@ class LockAttempt:
             all_attempts.discard(self)
 
     def acquire(self) -> Hold:
-        """Acquire all names and files. Raises what acquire_names and lock_files raise, with the holders in a Busy."""
+        """Acquire all names and files. Raises what acquire_names and lock_files raise, with the
+        holders in a Busy.
+        """
         lock = self.lock
         options = read_options(lock.via, lock.directory)
-        plan = Plan({**options, "max_waiting": lock.max_waiting, "flock": lock.flock, "fcntl": lock.fcntl})
+        plan = Plan(
+            {**options, "max_waiting": lock.max_waiting, "flock": lock.flock, "fcntl": lock.fcntl}
+        )
         plan.deadline = plan.file_deadline = self.deadline
         launcher, origin, command = identify(os.getpid())
         wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, command)
@@ -133,7 +151,10 @@ class LockAttempt:
                 from solo.api.holder import make_holder
                 from solo.text.tables import make_row
 
-                rows = [make_row(error.name, plan.via, ticket, ticket.record) for ticket in error.tickets]
+                rows = [
+                    make_row(error.name, plan.via, ticket, ticket.record)
+                    for ticket in error.tickets
+                ]
                 error.holders = tuple(map(make_holder, rows))
                 error.tickets = ()
             raise
@@ -154,8 +175,9 @@ class LockAttempt:
         return queue
 
     def find_own_tickets(self) -> list[Any]:
-        """Return the tickets that cannot be released while this attempt waits: those of its own thread or task; if the
-        thread itself waits, also those of its other tasks, whose event loop stands still.
+        """Return the tickets that cannot be released while this attempt waits: those of its own
+        thread or task; if the thread itself waits, also those of its other tasks, whose event loop
+        stands still.
         """
         owners = {id(self.thread), id(self.owner)}
         return [
@@ -166,10 +188,16 @@ class LockAttempt:
         ]
 
     def refuse_own_tickets(self, queue: Queue, wanted: Claim) -> None:
-        """Under the gate: raise SoloError if it would wait without limit for itself, or for a waiter that waits for it."""
+        """Under the gate: raise SoloError if it would wait without limit for itself, or for a
+        waiter that waits for it.
+        """
         if self.deadline != FOREVER:
             return
-        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.queue) == identify_queue(queue)]
+        own = [
+            ticket
+            for ticket in self.find_own_tickets()
+            if identify_queue(ticket.queue) == identify_queue(queue)
+        ]
         if not own:
             return
         claims = [ticket.record.claim for ticket in own]
@@ -190,7 +218,9 @@ class LockAttempt:
             return
         from solo.contention.flocks import KINDS
 
-        own = {(type(ticket), identify_file(ticket.fd)): ticket for ticket in self.find_own_tickets()}
+        own = {
+            (type(ticket), identify_file(ticket.fd)): ticket for ticket in self.find_own_tickets()
+        }
         for kind in KINDS:
             for path in filter(os.path.exists, getattr(lock, kind.option)):
                 stat = os.stat(path)
@@ -202,7 +232,8 @@ class LockAttempt:
         owner = "thread" if self.owner is self.thread else "task or its thread"
         remedy = " (if another thread will release that Hold, set a wait in seconds)"
         return make_own_wait(
-            f"{name}cannot wait for the lock: this {owner} already holds {held} by another Lock", remedy
+            f"{name}cannot wait for the lock: this {owner} already holds {held} by another Lock",
+            remedy,
         )
 
     def abandon(self) -> None:
@@ -221,7 +252,9 @@ class LockAttempt:
                 self.hold._release()
 
     def forget(self) -> None:
-        """Close everything in a forked child: the thread is not there, and its tickets belong to the parent."""
+        """Close everything in a forked child: the thread is not there, and its tickets belong to
+        the parent.
+        """
         for ticket in (*self.tickets, *self.holds):
             ticket.close()
         for queue in self.queues:
@@ -238,7 +271,8 @@ class Own(Queue):
         if kind == SEAT:
             attempt.refuse_own_tickets(self, record.claim)
             if attempt.waiter is None:
-                raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
+                # before it is published: a waiter that leaves lets others overtake
+                raise blocking.WouldWait
         ticket = super().publish(kind, record)
         if ticket is not None:
             attempt.tickets.append(ticket)
@@ -251,20 +285,26 @@ class OwnQueue(Own, FileQueue):
     """A queue of files."""
 
     def write_ticket(self, file: str, fd: int, record: Record) -> FileTicket:
-        if self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode:  # lost to the umask of the program
+        if (
+            self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode
+        ):  # lost to the umask of the program
             os.fchmod(fd, self.place.mode & READABLE)
         return super().write_ticket(file, fd, record)
 
 
 def identify_queue(queue: Any) -> object:
-    """Return the directory of a queue, or for sockets its name, to compare. None for a locked file."""
+    """Return the directory of a queue, or for sockets its name, to compare. None for a locked
+    file.
+    """
     place = getattr(queue, "place", None)
     return getattr(queue, "name", None) if place is None else identify_file(place.fd)
 
 
 @functools.lru_cache(1)
 def identify(pid: int) -> tuple[Process, Origin, list[bytes]]:
-    """Return ((pid, start), origin, command line) of this process, whose pid is `pid`. Raises SoloError."""
+    """Return ((pid, start), origin, command line) of this process, whose pid is `pid`. Raises
+    SoloError.
+    """
     try:
         command = read_file("/proc/self/cmdline", 1 << 20).split(b"\0")[:-1]
         return read_self(), read_origin(), command

@@ -1,24 +1,30 @@
-"""Blocks a thread of a user's program until a name is free, without alarms and without losing a signal.
+"""Blocks a thread of a user's program until a name is free, without alarms and without losing a
+signal.
 
-THREADS. An acquire in the main thread first tries there, without a `Waiter`. If it would have to wait, a thread of its own
-waits, and the main thread waits for that, so that signal handlers run meanwhile; so do those of asyncio and gevent, while
-the loop or the hub runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time limit, so a
-waiting thread does not call it: one more thread (`Watch`) blocks in flock(2) or fcntl(2), for each ticket or file and
-mode. It hands its locked descriptor to one of its waiters, and wakes the others. The last that gives up interrupts it.
+THREADS. An acquire in the main thread first tries there, without a `Waiter`. If it would have to
+wait, a thread of its own waits, and the main thread waits for that, so that signal handlers run
+meanwhile; so do those of asyncio and gevent, while the loop or the hub runs. Any other thread runs
+no signal handlers, and waits itself. flock(2) has no time limit, so a waiting thread does not call
+it: one more thread (`Watch`) blocks in flock(2) or fcntl(2), for each ticket or file and mode. It
+hands its locked descriptor to one of its waiters, and wakes the others. The last that gives up
+interrupts it.
 
-THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket or `watched`, and gives it up only in the
-waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never held across such a wait. fork takes
-`acting` too: a child must find no half-done change, whose descriptors it could not know. It is reentrant, because the
-garbage collector may run a __del__ that releases a Hold in the middle of an acquire.
+THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket or `watched`, and gives
+it up only in the waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never
+held across such a wait. fork takes `acting` too: a child must find no half-done change, whose
+descriptors it could not know. It is reentrant, because the garbage collector may run a __del__ that
+releases a Hold in the middle of an acquire.
 
-EXCEPTIONS. Only a signal handler can raise at any line, and only in the main thread. While a thread acts, `Deferred`
-replaces every handler by a recorder; at its end the handlers are restored and called, and may raise there. One that raises
-before an acquire begins to act costs nothing; after it, the `except` of `Lock._acquire` abandons the attempt, that of
-`Lock.__enter__` releases the Hold. At the entry of `__exit__`, or between the return of `acquire` and the assignment of its
-result, nothing helps, as the manual says. An abandoned attempt is cancelled: its thread releases all that it has acquired.
+EXCEPTIONS. Only a signal handler can raise at any line, and only in the main thread. While a thread
+acts, `Deferred` replaces every handler by a recorder; at its end the handlers are restored and
+called, and may raise there. One that raises before an acquire begins to act costs nothing; after
+it, the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the
+Hold. At the entry of `__exit__`, or between the return of `acquire` and the assignment of its
+result, nothing helps, as the manual says. An abandoned attempt is cancelled: its thread releases
+all that it has acquired.
 
-THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then returns False, and the
-kernel releases all locks.
+THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then
+returns False, and the kernel releases all locks.
 """
 
 import _signal
@@ -42,7 +48,9 @@ from solo.process.interrupt import Call
 from solo.process.wakeup import Wakeup
 
 LOOK_AGAIN = 0.05  # seconds
-AGAIN_AFTER = 0.001  # seconds; a thread that was interrupted before it began to block needs another signal
+AGAIN_AFTER = (
+    0.001  # seconds; a thread that was interrupted before it began to block needs another signal
+)
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
@@ -67,7 +75,9 @@ class WouldWait(BaseException):
 
 
 class Waiter:
-    """An attempt that may block. Any thread may cancel it at any time, or, while acting, do all else with it."""
+    """An attempt that may block. Any thread may cancel it at any time, or, while acting, do all
+    else with it.
+    """
 
     def __init__(self) -> None:
         self.bell = find_native("allocate_lock")()  # locked until it is woken
@@ -99,18 +109,26 @@ class Waiter:
             close(self.answer)
 
     def wait_answer(self, deadline: float) -> bool:
-        """Block until this waiter is woken. Return False once `deadline` has passed. Raises Cancelled."""
+        """Block until this waiter is woken. Return False once `deadline` has passed. Raises
+        Cancelled.
+        """
         left = max(0.0, min(deadline - monotonic(), threading.TIMEOUT_MAX))
         return bool(self.block(self.bell.acquire, True, left))
 
     def wait(self, poller: "select.poll", deadline: float) -> bool:
-        """Block until `poller` or this waiter is ready. Return False once `deadline` has passed. Raises Cancelled."""
+        """Block until `poller` or this waiter is ready. Return False once `deadline` has passed.
+        Raises Cancelled.
+        """
         self.wakeup = self.wakeup or Wakeup()
         poller.register(self.wakeup, select.POLLIN)
         try:
             ready: list[tuple[int, int]] = []
             while not ready:
-                left = None if deadline == FOREVER else max(0.0, min((deadline - monotonic()) * 1000, LONGEST_POLL))
+                left = (
+                    None
+                    if deadline == FOREVER
+                    else max(0.0, min((deadline - monotonic()) * 1000, LONGEST_POLL))
+                )
                 ready = self.block(poller.poll, left)
                 if monotonic() >= deadline:
                     break
@@ -174,7 +192,9 @@ class Watch:
                 self.finish(error)
 
     def leave(self) -> None:
-        """End the thread, which would lock the file for nobody. If that is not possible, it stays."""
+        """End the thread, which would lock the file for nobody. If that is not possible, it
+        stays.
+        """
         self.is_left = True
         while not self.ended.acquire(timeout=AGAIN_AFTER):
             if self.thread is None or not interrupt.interrupt(self.thread, self.lock):
@@ -202,15 +222,17 @@ class Watch:
             close(self.fd)
 
     def is_open(self) -> bool:
-        """Return whether the file is still open. If the program has closed it, the descriptor may be another file now."""
+        """Return whether the file is still open. If the program has closed it, the descriptor may
+        be another file now.
+        """
         try:
             return os.path.samestat(self.stat, os.fstat(self.fd))
         except OSError:
             return False
 
 
-# kernel.py calls the next two instead of setting alarms. At `deadline` they return False. They raise Cancelled, OSError,
-# and WouldWait in an attempt without a Waiter.
+# kernel.py calls the next two instead of setting alarms. At `deadline` they return False. They
+# raise Cancelled, OSError, and WouldWait in an attempt without a Waiter.
 
 
 def wait_lock(fd: int, mode: int, deadline: float, lock: Call) -> bool:
@@ -233,7 +255,9 @@ def find_waiter() -> Waiter:
 
 
 def wait(fd: int, mode: int, deadline: float, lock: Call) -> Optional[Answer]:
-    """Block until a watch answers. Put a locked descriptor in the place of `fd`. Return the answer, None at `deadline`."""
+    """Block until a watch answers. Put a locked descriptor in the place of `fd`. Return the answer,
+    None at `deadline`.
+    """
     waiter, stat = find_waiter(), os.fstat(fd)
     key = stat.st_dev, stat.st_ino, mode, lock
     watch = watched.get(key)
@@ -268,7 +292,8 @@ def look(waiter: Waiter, fd: int, mode: int, deadline: float, lock: Call) -> Opt
     return fd
 
 
-# gevent and eventlet replace Python's threads by greenlets, which all stop if one blocks. gevent keeps the originals.
+# gevent and eventlet replace Python's threads by greenlets, which all stop if one blocks. gevent
+# keeps the originals.
 
 
 def is_gevent() -> bool:
@@ -282,12 +307,20 @@ def is_eventlet() -> bool:
 
 
 def find_native(name: str) -> Any:
-    """Return what the module _thread had before gevent: it makes threads of the system and their locks."""
-    return sys.modules["gevent.monkey"].get_original("_thread", name) if is_gevent() else getattr(_thread, name)
+    """Return what the module _thread had before gevent: it makes threads of the system and their
+    locks.
+    """
+    return (
+        sys.modules["gevent.monkey"].get_original("_thread", name)
+        if is_gevent()
+        else getattr(_thread, name)
+    )
 
 
 def start_thread(run: Callable[[], object], name: str) -> Optional[int]:
-    """Start a thread of the system. Return its identifier, None if Python is ending: 3.12 starts none. Raises OSError."""
+    """Start a thread of the system. Return its identifier, None if Python is ending: 3.12 starts
+    none. Raises OSError.
+    """
     try:
         if is_gevent():
             return int(find_native("start_new_thread")(run, ()))
@@ -318,7 +351,9 @@ def is_main_thread() -> bool:
 
 
 class Deferred:
-    """Acts during the block, a short one, and puts off the signal handlers of the main thread: they may raise anywhere."""
+    """Acts during the block, a short one, and puts off the signal handlers of the main thread: they
+    may raise anywhere.
+    """
 
     def __init__(self) -> None:
         self.changed: dict[int, Handler] = {}  # the handlers that `receive` replaces, by signal
@@ -329,8 +364,9 @@ class Deferred:
         handled = list(compress(SIGNALS, has_handler)) if is_main_thread() else ()
         acts: list[bool] = []
         try:
-            # One call locks and notes it, as a handler may raise after any call. It may also in `with acting`: Python
-            # 3.14 runs handlers between the `__enter__` of an object in C and the block.
+            # One call locks and notes it, as a handler may raise after any call. It may also in
+            # `with acting`: Python 3.14 runs handlers between the `__enter__` of an object in C and
+            # the block.
             acts.extend(map(acting.acquire, (True,)))
             if handled:
                 deferring[:] = [*(earlier for earlier in deferring if earlier.changed), self]
@@ -351,8 +387,8 @@ class Deferred:
                 raise
             self.changed.clear()
 
-    # Loop bodies are functions: in Python 3.13 a jump back from an `if` is outside the `try`, but a handler may raise
-    # there.
+    # Loop bodies are functions: in Python 3.13 a jump back from an `if` is outside the `try`, but a
+    # handler may raise there.
 
     def put_off(self, number: int) -> None:
         handler = _signal.getsignal(number)
@@ -372,7 +408,8 @@ class Deferred:
         self.received.append((self.changed[number], number, frame))
 
     def __exit__(self, *_: object) -> None:
-        # Release first: once a handler is restored it may raise anywhere, in Python 3.9 also on the way to a `finally`.
+        # Release first: once a handler is restored it may raise anywhere, in Python 3.9 also on the
+        # way to a `finally`.
         try:
             acting.release()
         finally:
@@ -390,7 +427,9 @@ class Deferred:
 
 
 def can_act() -> bool:
-    """Return whether this thread can act. Not if Python, while it ends, has frozen a thread that acts."""
+    """Return whether this thread can act. Not if Python, while it ends, has frozen a thread that
+    acts.
+    """
     if sys.is_finalizing():
         if not acting.acquire(blocking=False):
             return False
@@ -413,12 +452,15 @@ def forget() -> None:
     acting._at_fork_reinit()  # type: ignore[attr-defined]  # as concurrent.futures does
     for deferred in reversed(deferring):
         for change in reversed(deferred.changed.items()):
-            _signal.signal(*change)  # another thread has forked: the main thread, which would do this, is not here
+            _signal.signal(
+                *change
+            )  # another thread has forked: the main thread, which would do this, is not here
     for watch in watched.values():
         close(watch.fd)
     watched.clear()
 
 
 kernel.blocker = sys.modules[__name__]
-# Functions in C: in one of Python a handler may raise before its first line, and fork(2) would ignore the exception.
+# Functions in C: in one of Python a handler may raise before its first line, and fork(2) would
+# ignore the exception.
 os.register_at_fork(before=acting.acquire, after_in_parent=acting.release, after_in_child=forget)

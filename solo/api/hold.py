@@ -12,12 +12,14 @@ from solo.errors import SoloError
 
 
 class Hold:
-    """An acquired lock, returned by `Lock.acquire`. Release it by `release`, or by leaving its `with` block.
+    """An acquired lock, returned by `Lock.acquire`. Release it by `release`, or by leaving its
+    `with` block.
 
-    `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have those of each name.
-    A token is greater than all earlier tokens of its name, over crashes and reboots: a resource can refuse a request
-    with an older one. If a name has N slots, its slot is the lowest of the numbers 0 to N-1 that this hold has; else it
-    is None. Only a Lock creates Holds.
+    `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have
+    those of each name. A token is greater than all earlier tokens of its name, over crashes and
+    reboots: a resource can refuse a request with an older one. If a name has N slots, its slot is
+    the lowest of the numbers 0 to N-1 that this hold has; else it is None. Only a Lock creates
+    Holds.
     """
 
     def __init__(self, names: list[str], named: dict[str, Any], tickets: list[Any]) -> None:
@@ -25,11 +27,15 @@ class Hold:
         self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
         self.tokens: dict[str, int] = {name: named[name].number for name in names}
         slots = {name: named[name].record.slot for name in names}
-        self.slots: dict[str, Optional[int]] = {name: slot[0][0] if slot else None for name, slot in slots.items()}
+        self.slots: dict[str, Optional[int]] = {
+            name: slot[0][0] if slot else None for name, slot in slots.items()
+        }
         self.depth = 1  # the number of times that a reentrant Lock acquired it
         self._tickets = tickets
         self._pid = os.getpid()
-        self._owner: Callable[[], object] = lambda: None  # the thread or task that acquired it, if it still exists
+        self._owner: Callable[[], object] = lambda: (
+            None
+        )  # the thread or task that acquired it, if it still exists
         self._thread: Callable[[], object] = lambda: None  # the thread in which it was acquired
         all_holds.add(self)
 
@@ -45,13 +51,17 @@ class Hold:
 
     @property
     def locked(self) -> bool:
-        """Whether it is still held: not if it was released, or if the program has closed its descriptors."""
+        """Whether it is still held: not if it was released, or if the program has closed its
+        descriptors.
+        """
         return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
 
     def release(self) -> None:
-        """Release the lock; if it is reentrant, undo one acquire. Do nothing if it is released, or in a forked child.
+        """Release the lock; if it is reentrant, undo one acquire. Do nothing if it is released, or
+        in a forked child.
 
-        Raises SoloError if the program has closed its descriptors: then another process may have had the lock.
+        Raises SoloError if the program has closed its descriptors: then another process may have
+        had the lock.
         """
         if not blocking.can_act():
             return
@@ -64,7 +74,8 @@ class Hold:
             self.depth -= 1
         elif self._release():
             raise SoloError(
-                f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it"
+                f"{self.name}: cannot release the lock: the program has closed its descriptors, "
+                "which ended it"
             )
 
     def _release(self) -> bool:
@@ -78,11 +89,15 @@ class Hold:
         return is_lost
 
     def _has_kept(self, fd: int) -> bool:
-        """Return whether the descriptor is still ours, and not another file that the program has opened with its number."""
+        """Return whether the descriptor is still ours, and not another file that the program has
+        opened with its number.
+        """
         return fd in self._files and self._files[fd] == identify_file(fd)
 
     def _forget_closed(self, tickets: list[Any]) -> bool:
-        """Forget descriptors that the program has closed: they may be other files now. Return True if a lock ended."""
+        """Forget descriptors that the program has closed: they may be other files now. Return True
+        if a lock ended.
+        """
         is_lost = False
         for ticket in tickets:
             place = getattr(ticket.queue, "place", None)
@@ -93,7 +108,9 @@ class Hold:
         return is_lost
 
     def _abandon(self) -> None:
-        """Close our copies of the descriptors in a forked child, without unlocking: the lock belongs to the parent."""
+        """Close our copies of the descriptors in a forked child, without unlocking: the lock
+        belongs to the parent.
+        """
         tickets, self._tickets = self._tickets, []
         self._forget_closed(tickets)
         for ticket in tickets:
@@ -114,7 +131,10 @@ class Hold:
                     is_lost = self._release()
                 if not (ending or is_lost):
                     warnings.warn(
-                        f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self
+                        f"solo: {self.name} was still held when its Lock was dropped",
+                        ResourceWarning,
+                        2,
+                        self,
                     )
         except Exception:
             if not ending:

@@ -13,12 +13,13 @@ from solo.options import FILE
 class Holder:
     """A holder of a name: a row of `solo list --json`.
 
-    `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the
-    command. `since` is an aware datetime, `directory` the working directory of a run without -n. A value that is not
-    known is None. At an engine `renewed_ago` and `free_in` are the seconds since the lease was renewed, and until it
-    ends unless it is renewed; `silent` says both in words if the renewal is late. `user` owns the ticket. Fields of
-    its record about which that user cannot be believed, and pids of processes that cannot be seen from here, are only
-    in `claims`, under their names: "user", "launcher", "child".
+    `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the
+    pid of the command. `since` is an aware datetime, `directory` the working directory of a run
+    without -n. A value that is not known is None. At an engine `renewed_ago` and `free_in` are the
+    seconds since the lease was renewed, and until it ends unless it is renewed; `silent` says both
+    in words if the renewal is late. `user` owns the ticket. Fields of its record about which that
+    user cannot be believed, and pids of processes that cannot be seen from here, are only in
+    `claims`, under their names: "user", "launcher", "child".
     """
 
     name: str
@@ -43,11 +44,13 @@ class Holder:
     silent: Optional[str] = None
 
 
-def holders(name: str, *, via: Optional[str] = None, directory: Optional[AnyPath] = None) -> list[Holder]:
+def holders(
+    name: str, *, via: Optional[str] = None, directory: Optional[AnyPath] = None
+) -> list[Holder]:
     """Return the holders of `name` and of the names nested in it, the oldest of each name first.
 
-    `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via`, list the holders by files and
-    by sockets; SOLO_VIA is ignored.
+    `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via`, list the
+    holders by files and by sockets; SOLO_VIA is ignored.
 
     Raises UsageError for an invalid name, SoloError if a ticket or an engine cannot be read.
 
@@ -70,4 +73,10 @@ def make_holder(row: dict[str, Any]) -> Holder:
     from solo.text.tables import format_time
 
     since = format_time(row["since"])
-    return Holder(**{**row, "since": since and datetime.fromisoformat(since), "command": tuple(row["command"])})
+    return Holder(
+        **{
+            **row,
+            "since": since and datetime.fromisoformat(since),
+            "command": tuple(row["command"]),
+        }
+    )

@@ -1,8 +1,9 @@
 """The lock for Python programs: the same names, directory, queue and records as the command line.
 
-A program holds a name as a launcher does, without a command: its record identifies the program's process, and when that
-ends the name is free. Blocking calls run in a thread of their own, see api/blocking.py. So no exception of a signal
-handler, such as KeyboardInterrupt, can lose a name that was just acquired.
+A program holds a name as a launcher does, without a command: its record identifies the program's
+process, and when that ends the name is free. Blocking calls run in a thread of their own, see
+api/blocking.py. So no exception of a signal handler, such as KeyboardInterrupt, can lose a name
+that was just acquired.
 """
 
 import functools
@@ -17,7 +18,15 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Optional, TypeVar, Union, cast
 
 from solo.api import blocking
-from solo.api.arguments import AnyPath, check_name, check_wait, list_paths, make_claim, name_file, read_options
+from solo.api.arguments import (
+    AnyPath,
+    check_name,
+    check_wait,
+    list_paths,
+    make_claim,
+    name_file,
+    read_options,
+)
 from solo.api.attempt import LockAttempt, all_attempts
 from solo.api.hold import Hold, all_holds
 from solo.argv import is_engine
@@ -38,28 +47,31 @@ all_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
 class Lock:
-    """The lock of `solo -n NAME`, on one name or on several: all or none, acquired in an order that cannot deadlock.
+    """The lock of `solo -n NAME`, on one name or on several: all or none, acquired in an order that
+    cannot deadlock.
 
-    with solo.Lock("nightly"):            raises Busy if the name is held
-    with solo.Lock("nightly", wait=30):   waits in the queue for up to 30 seconds; math.inf: without limit
-    async with solo.Lock("nightly"):      does the same while the event loop runs
-    @solo.Lock("nightly")                 holds it during each call of a function, a coroutine function or a generator
+    with solo.Lock("nightly"):            raises Busy if the name is held with solo.Lock("nightly",
+    wait=30):   waits in the queue for up to 30 seconds; math.inf: without limit async with
+    solo.Lock("nightly"):      does the same while the event loop runs @solo.Lock("nightly")
+    holds it during each call of a function, a coroutine function or a generator
 
-    `shared`: together with other shared holders. `slots`: the number of slots of the name; this hold uses `take` of
-    them. `wait`: seconds to wait in the queue; None (the default): do not wait. `max_waiting`: do not wait if so many
-    already wait. `reentrant`: the owner may acquire it again by this Lock, and must release it once for each acquire.
-    `flock`: files or directories to lock with flock(2) as well, so that solo and programs that use flock(2) exclude
-    each other; without a `name`, one is made from the real path of each file. `fcntl`: files to lock with fcntl(2) as
-    well, for programs that use fcntl(2) or lockf(3). `via`: "file"
-    or "socket", by default SOLO_VIA or file. `directory`: where names live, by default SOLO_DIR or the directory of the
-    user (see solo(1)). `note`: one line of at most 200 characters, shown to everybody who finds the name busy or lists
-    it; not with sockets.
+    `shared`: together with other shared holders. `slots`: the number of slots of the name; this
+    hold uses `take` of them. `wait`: seconds to wait in the queue; None (the default): do not wait.
+    `max_waiting`: do not wait if so many already wait. `reentrant`: the owner may acquire it again
+    by this Lock, and must release it once for each acquire. `flock`: files or directories to lock
+    with flock(2) as well, so that solo and programs that use flock(2) exclude each other; without a
+    `name`, one is made from the real path of each file. `fcntl`: files to lock with fcntl(2) as
+    well, for programs that use fcntl(2) or lockf(3). `via`: "file" or "socket", by default SOLO_VIA
+    or file. `directory`: where names live, by default SOLO_DIR or the directory of the user (see
+    solo(1)). `note`: one line of at most 200 characters, shown to everybody who finds the name busy
+    or lists it; not with sockets.
 
-    Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its own hold, and they
-    contend as processes do. A forked child holds nothing. A Lock can be pickled; its holds are not.
+    Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its
+    own hold, and they contend as processes do. A forked child holds nothing. A Lock can be pickled;
+    its holds are not.
 
-    Raises UsageError (a ValueError) for invalid arguments. Acquiring raises Busy, with the `holders` of the name, or
-    SoloError if it fails or if this thread or task would wait for itself.
+    Raises UsageError (a ValueError) for invalid arguments. Acquiring raises Busy, with the
+    `holders` of the name, or SoloError if it fails or if this thread or task would wait for itself.
 
     >>> lock = Lock("nightly")
     >>> with lock:
@@ -85,11 +97,14 @@ class Lock:
         directory: Optional[AnyPath] = None,
         note: Optional[str] = None,
     ) -> None:
-        self.flock, self.fcntl = list_paths("flock", flock), list_paths("fcntl", fcntl)
+        self.flock = list_paths("flock", flock)
+        self.fcntl = list_paths("fcntl", fcntl)
         if name is None:
             names: list[object] = [*map(name_file, (*self.flock, *self.fcntl))]
         else:
-            names = list(name) if isinstance(name, Iterable) and not isinstance(name, str) else [name]
+            names = (
+                list(name) if isinstance(name, Iterable) and not isinstance(name, str) else [name]
+            )
         if not names:
             raise UsageError("a Lock needs a name, or files (flock, fcntl)")
         self.names = list(dict.fromkeys(map(check_name, names)))
@@ -109,13 +124,18 @@ class Lock:
             from solo.commands.lookup import check_via
 
             check_via(str(options["via"]))
-            raise UsageError("a program cannot hold a lock at an engine, which could not end it in time: solo.run can")
+            raise UsageError(
+                "a program cannot hold a lock at an engine, which could not end it in time: "
+                "solo.run can"
+            )
         self._start()
 
     def _start(self) -> None:
         """Begin without holds, as a new, an unpickled or a forked Lock does."""
         self._holds: weakref.WeakKeyDictionary[object, Hold] = weakref.WeakKeyDictionary()
-        self._entered: list[Hold] = []  # of the blocks that have not ended: a thread that entered one may end earlier
+        self._entered: list[
+            Hold
+        ] = []  # of the blocks that have not ended: a thread that entered one may end earlier
         self._asking: set[object] = set()
         self._is_forked = False
         all_locks.add(self)
@@ -147,14 +167,18 @@ class Lock:
         return self.hold.slot if self.hold is not None else None
 
     def acquire(self, timeout: Optional[float] = UNSET) -> Hold:
-        """Acquire it for this thread or task. `timeout` replaces `wait`: seconds, None (do not wait) or math.inf (no limit).
+        """Acquire it for this thread or task. `timeout` replaces `wait`: seconds, None (do not
+        wait) or math.inf (no limit).
 
-        Raises Busy, SoloError. Any thread or task can release the Hold; `Lock.release` releases the one of its caller.
+        Raises Busy, SoloError. Any thread or task can release the Hold; `Lock.release` releases the
+        one of its caller.
         """
         return self._acquire(timeout, [])
 
     def _acquire(self, timeout: Optional[float], entered: list[Hold]) -> Hold:
-        """Acquire it, and append the Hold to `entered`: a signal handler may raise before it is returned."""
+        """Acquire it, and append the Hold to `entered`: a signal handler may raise before it is
+        returned.
+        """
         deadline, owner = self._find_deadline(timeout), find_owner()
         again = self._enter_again(owner, entered)
         if again is not None:
@@ -178,14 +202,19 @@ class Lock:
             raise
 
     def acquire_async(self, timeout: Optional[float] = UNSET) -> "Coroutine[Any, Any, Hold]":
-        """Acquire it as `acquire` does, while the event loop of asyncio runs. If cancelled, leave the queue."""
+        """Acquire it as `acquire` does, while the event loop of asyncio runs. If cancelled, leave
+        the queue.
+        """
         return self._acquire_async(find_owner(), self.hold, timeout)
 
-    async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Optional[float]) -> Hold:
+    async def _acquire_async(
+        self, owner: object, held: Optional[Hold], timeout: Optional[float]
+    ) -> Hold:
         """Acquire it for the task `owner`, which called while it `held` that Hold, or None.
 
-        Another task may await it: asyncio.wait_for before 3.12 makes one. But if the owner is acquiring something else
-        or has acquired it since, the task was made to run beside it, and is the owner itself.
+        Another task may await it: asyncio.wait_for before 3.12 makes one. But if the owner is
+        acquiring something else or has acquired it since, the task was made to run beside it, and
+        is the owner itself.
         """
         deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
         is_held = hold is not None and hold.locked
@@ -213,7 +242,9 @@ class Lock:
             self._asking.discard(owner)
 
     def release(self) -> None:
-        """Release the Hold of this thread or task; if it is reentrant, undo one acquire. Raises SoloError without one."""
+        """Release the Hold of this thread or task; if it is reentrant, undo one acquire. Raises
+        SoloError without one.
+        """
         if not blocking.can_act():
             return
         with blocking.Deferred():
@@ -221,9 +252,11 @@ class Lock:
                 raise SoloError(f"{self.name}: is not held by this thread or task")
 
     def _undo(self, hold: Optional[Hold]) -> bool:
-        """Undo one acquire. Return whether `hold` was still held. The caller is acting. Raises SoloError as Hold.release.
+        """Undo one acquire. Return whether `hold` was still held. The caller is acting. Raises
+        SoloError as Hold.release.
 
-        A Hold that has ended may die here. Later, in its __del__, Python would ignore what a signal handler raises.
+        A Hold that has ended may die here. Later, in its __del__, Python would ignore what a signal
+        handler raises.
         """
         if hold is None or not hold._tickets:
             return False
@@ -240,7 +273,9 @@ class Lock:
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 
     def _enter_again(self, owner: object, entered: list[Hold]) -> Optional[Hold]:
-        """Return the Hold that `owner` has, one acquire deeper, or None. Raises SoloError unless the Lock is reentrant."""
+        """Return the Hold that `owner` has, one acquire deeper, or None. Raises SoloError unless
+        the Lock is reentrant.
+        """
         hold = self._holds.get(owner)
         if hold is None:
             return None
@@ -255,7 +290,9 @@ class Lock:
         return hold
 
     def _keep(self, owner: object, attempt: LockAttempt, entered: list[Hold]) -> Hold:
-        """Note that `owner` has acquired the Hold of the attempt, and return it. Raises the error of the attempt."""
+        """Note that `owner` has acquired the Hold of the attempt, and return it. Raises the error
+        of the attempt.
+        """
         if attempt.error is not None:
             raise attempt.error
         self._holds[owner] = hold = cast(Hold, attempt.hold)
@@ -291,9 +328,11 @@ class Lock:
         self.__exit__()
 
     def _pop_entered(self) -> Optional[Hold]:
-        """Return the hold of the block that ends: the last one that this thread or task entered, else the last one.
+        """Return the hold of the block that ends: the last one that this thread or task entered,
+        else the last one.
 
-        Without a block (`__exit__` called by hand) it is that of this thread or task, but not in a forked child.
+        Without a block (`__exit__` called by hand) it is that of this thread or task, but not in a
+        forked child.
         """
         own = self._holds.get(find_owner())
         if not self._entered:
@@ -306,7 +345,9 @@ class Lock:
         import inspect
 
         if inspect.isasyncgenfunction(function):
-            raise UsageError("an asynchronous generator cannot be decorated: use async with inside of it")
+            raise UsageError(
+                "an asynchronous generator cannot be decorated: use async with inside of it"
+            )
 
         async def guard_coroutine(*args: Any, **kwargs: Any) -> Any:
             with await self.acquire_async():
@@ -337,23 +378,33 @@ class Lock:
 
 
 def refuse_unfinished(result: Any) -> Any:
-    """Return the result of a decorated function. Raises UsageError if its work has yet to be done, without the lock."""
+    """Return the result of a decorated function. Raises UsageError if its work has yet to be done,
+    without the lock.
+    """
     kind = UNFINISHED.get(type(result))
     if kind is None:
         return result
     if isinstance(result, CoroutineType):
         result.close()  # else Python warns that it was never awaited
-    remedy = "decorate the function that is defined with async def or yield, or use the Lock inside of it"
-    raise UsageError(f"the decorated function returned {kind}, which would run without the lock: {remedy}")
+    remedy = (
+        "decorate the function that is defined with async def or yield, or use the Lock "
+        "inside of it"
+    )
+    raise UsageError(
+        f"the decorated function returned {kind}, which would run without the lock: {remedy}"
+    )
 
 
 class GreenEvent:
-    """An event that any thread may set, while gevent's hub runs the other greenlets of the thread that waits."""
+    """An event that any thread may set, while gevent's hub runs the other greenlets of the thread
+    that waits.
+    """
 
     def __init__(self, hub: Any) -> None:
         from gevent.event import Event
 
-        self.event, self.watcher = Event(), hub.loop.async_()
+        self.event = Event()
+        self.watcher = hub.loop.async_()
         self.watcher.start(self.hear)
         self.set, self.wait = self.watcher.send, self.event.wait
 
@@ -364,7 +415,9 @@ class GreenEvent:
 
 def find_owner() -> object:
     """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
-    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # another thread may be importing it
+    current_task = getattr(
+        sys.modules.get("asyncio"), "current_task", None
+    )  # another thread may be importing it
     try:
         task = current_task and current_task()
     except RuntimeError:

@@ -22,8 +22,8 @@ from solo.plan import KILL_AFTER
 
 DEATH_PERIOD = 1000  # milliseconds between two looks at a launcher that has reported nothing yet
 
-# Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the
-# pipe, `solo` (so that ps(1) shows it), and the arguments of solo.
+# Start as `solo` does, but with sys.path of this program, where the library of an engine may be.
+# The words are: the pipe, `solo` (so that ps(1) shows it), and the arguments of solo.
 LAUNCHER = """import sys, _signal
 if _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
@@ -69,16 +69,17 @@ def run(
 ) -> "subprocess.CompletedProcess[Any]":
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
 
-    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit; `replace_after` is a
-    number of skips as an int, seconds as a float. Without `name`, names are made from the command. All other arguments
-    are those of subprocess.run, except `shell` and `executable`.
-    Return its CompletedProcess.
+    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit;
+    `replace_after` is a number of skips as an int, seconds as a float. Without `name`, names are
+    made from the command. All other arguments are those of subprocess.run, except `shell` and
+    `executable`. Return its CompletedProcess.
 
-    Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran in this period
-    (`once_per`); Unreachable if the engine of `via` cannot be reached; LeaseLost if the lease there was lost and the
-    command ended; NotFound, NotExecutable, UsageError or SoloError if the command could not be started;
-    subprocess.TimeoutExpired after `timeout` seconds, when SIGTERM (or `signal`) or, `kill_after` seconds later (default 10),
-    SIGKILL has ended the command, or if another process still has its captured output open then; with `check`
+    Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran
+    in this period (`once_per`); Unreachable if the engine of `via` cannot be reached; LeaseLost if
+    the lease there was lost and the command ended; NotFound, NotExecutable, UsageError or SoloError
+    if the command could not be started; subprocess.TimeoutExpired after `timeout` seconds, when
+    SIGTERM (or `signal`) or, `kill_after` seconds later (default 10), SIGKILL has ended the
+    command, or if another process still has its captured output open then; with `check`
     subprocess.CalledProcessError.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
@@ -89,8 +90,15 @@ def run(
         raise errors.UsageError("argv is a sequence of words, with a command in it")
     for word in ("shell", "executable"):
         if popen.pop(word, None):
-            raise errors.UsageError(f"solo.run cannot use {word}=: the command is the words of argv")
-    words = [word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords)]
+            raise errors.UsageError(
+                f"solo.run cannot use {word}=: the command is the words of argv"
+            )
+    words = [
+        word
+        for option in LAUNCHER_OPTIONS
+        if option.keyword
+        for word in make_words(option, keywords)
+    ]
     add_pipes(popen, capture_output, input)
     code, report, output = launch([*words, "--", *argv], input, popen, check_wait(timeout))
     message = read_last(report)
@@ -103,14 +111,18 @@ def run(
         if kind == OUTCOMES[errors.LEASE_LOST]:
             raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
         raise make_error(kind, where, text, via, directory, popen)
-    done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, output.stdout, output.stderr)
+    done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(
+        list(argv), code, output.stdout, output.stderr
+    )
     if check:
         done.check_returncode()
     return done
 
 
 def add_pipes(popen: dict[str, Any], capture_output: bool, input: Any) -> None:
-    """Add the pipes that these arguments ask for. Raises UsageError, where subprocess.run raises ValueError."""
+    """Add the pipes that these arguments ask for. Raises UsageError, where subprocess.run raises
+    ValueError.
+    """
     if capture_output:
         if popen.get("stdout") is not None or popen.get("stderr") is not None:
             raise errors.UsageError("capture_output excludes stdout and stderr")
@@ -132,8 +144,17 @@ def make_words(option: Any, keywords: dict[str, Any]) -> list[AnyPath]:
         return [f"--{option.flag}", f"{format_value(option, value)!s},{second!s}"]
     if option.kind is kinds.FLAG:
         return [f"--{option.flag}"] if value else []
-    values = list(value or ()) if option.many and not isinstance(value, (str, bytes, os.PathLike)) else [value]
-    return [word for item in values if item is not None for word in (f"--{option.flag}", format_value(option, item))]
+    values = (
+        list(value or ())
+        if option.many and not isinstance(value, (str, bytes, os.PathLike))
+        else [value]
+    )
+    return [
+        word
+        for item in values
+        if item is not None
+        for word in (f"--{option.flag}", format_value(option, item))
+    ]
 
 
 def format_value(option: Any, value: Any) -> AnyPath:
@@ -151,7 +172,9 @@ def format_value(option: Any, value: Any) -> AnyPath:
 
 
 class Output(NamedTuple):
-    """The output that was read. `is_cut`: another process kept a pipe open until after the timeout."""
+    """The output that was read. `is_cut`: another process kept a pipe open until after the
+    timeout.
+    """
 
     stdout: Any
     stderr: Any
@@ -199,12 +222,19 @@ def start(words: list[AnyPath], popen: dict[str, Any]) -> "tuple[subprocess.Pope
         os.close(launchers_end)
 
 
-def communicate(process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, timeout: Optional[float]) -> Output:
+def communicate(
+    process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, timeout: Optional[float]
+) -> Output:
     """Exchange input and output with a launcher until both it and the output have ended.
 
-    Once the timeout has passed, do not wait longer than for the launcher: another process may keep a pipe open.
+    Once the timeout has passed, do not wait longer than for the launcher: another process may keep
+    a pipe open.
     """
-    if timeout is None or timeout == FOREVER or process.stdin is process.stdout is process.stderr is None:
+    if (
+        timeout is None
+        or timeout == FOREVER
+        or process.stdin is process.stdout is process.stderr is None
+    ):
         return Output(*process.communicate(input))
     wait_started(process, pipe)
     deadline, is_over = monotonic() + timeout, False
@@ -215,16 +245,21 @@ def communicate(process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, time
         except subprocess.TimeoutExpired as error:
             if is_over:
                 with process:  # closes its pipes
-                    read = make_text(error.stdout, process.stdout), make_text(error.stderr, process.stderr)
+                    read = (
+                        make_text(error.stdout, process.stdout),
+                        make_text(error.stderr, process.stderr),
+                    )
                     return Output(*read, is_cut=True)
         input = None  # communicate() refuses it a second time
         is_over = monotonic() >= deadline and process.poll() is not None  # then read once more
 
 
 def wait_started(process: "subprocess.Popen[Any]", pipe: FileIO) -> None:
-    """Wait until the launcher has started the command, which the timeout counts from, or has refused it.
+    """Wait until the launcher has started the command, which the timeout counts from, or has
+    refused it.
 
-    Only the first communicate() sends input in most versions of Python, so none may time out before the start.
+    Only the first communicate() sends input in most versions of Python, so none may time out before
+    the start.
     """
     poller = select.poll()
     poller.register(pipe, select.POLLIN)
@@ -251,23 +286,41 @@ def end(process: "subprocess.Popen[Any]") -> None:
 
 
 def find_place(via: Any, directory: Any, popen: dict[str, Any]) -> dict[str, Any]:
-    """Return the backend and the directory of names that the launcher used, as seen from this process. Raises SoloError."""
+    """Return the backend and the directory of names that the launcher used, as seen from this
+    process. Raises SoloError.
+    """
     env = popen.get("env")
-    options = {key: os.fsdecode(value) for key, value in (("via", via), ("dir", directory)) if value is not None}
-    variables = os.environb if env is None else {os.fsencode(key): os.fsencode(value) for key, value in env.items()}
+    options = {
+        key: os.fsdecode(value)
+        for key, value in (("via", via), ("dir", directory))
+        if value is not None
+    }
+    variables = (
+        os.environb
+        if env is None
+        else {os.fsencode(key): os.fsencode(value) for key, value in env.items()}
+    )
     read_variables(options, variables)
     backend = options.get("via", FILE)
-    path = os.path.join(os.fsdecode(popen.get("cwd") or ""), find_base(options.get("dir"))) if backend == FILE else None
+    path = (
+        os.path.join(os.fsdecode(popen.get("cwd") or ""), find_base(options.get("dir")))
+        if backend == FILE
+        else None
+    )
     return {"via": backend, "directory": path}
 
 
-def make_error(kind: str, where: str, text: str, via: Any, directory: Any, popen: dict[str, Any]) -> errors.SoloError:
+def make_error(
+    kind: str, where: str, text: str, via: Any, directory: Any, popen: dict[str, Any]
+) -> errors.SoloError:
     """Return the error that the launcher reported, a Busy with its holders at that backend."""
     error: errors.SoloError = getattr(errors, kind, errors.SoloError)(text)
     if isinstance(error, errors.Busy):
         error.name = where
         try:
-            error.holders = tuple(holders(where, **find_place(via, directory, popen))) if where else ()
+            error.holders = (
+                tuple(holders(where, **find_place(via, directory, popen))) if where else ()
+            )
         except errors.SoloError:
             pass  # a damaged ticket: report Busy without holders
     return error

@@ -1,4 +1,5 @@
-"""Reports from a launcher to the program that started it by solo.run(). The exit status could also be the command's.
+"""Reports from a launcher to the program that started it by solo.run(). The exit status could also
+be the command's.
 
 A message is three texts, each of which ends with a NUL.
 """
@@ -12,11 +13,15 @@ if TYPE_CHECKING:
     from solo.text.events import Run
 
 STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
-LIMIT = 2000  # bytes of the last text: with the longest name a message stays below PIPE_BUF, so one write sends it
+# bytes of the last text: with the longest name a message stays below PIPE_BUF, so one write sends
+# it
+LIMIT = 2000
 
 
 class Report:
-    """A pipe to that program, which the command does not inherit. A message that cannot be sent is dropped."""
+    """A pipe to that program, which the command does not inherit. A message that cannot be sent is
+    dropped.
+    """
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
@@ -34,7 +39,10 @@ class Report:
         self.send(type(error).__name__, getattr(error, "name", ""), str(error))
 
     def send(self, kind: str, name: str = "", text: str = "") -> None:
-        parts = [part.encode("utf-8", "surrogateescape").replace(b"\0", b"") for part in (kind, name, text)]
+        parts = [
+            part.encode("utf-8", "surrogateescape").replace(b"\0", b"")
+            for part in (kind, name, text)
+        ]
         parts[2] = parts[2][:LIMIT]
         try:
             posix.write(self.pipe, b"".join([part + b"\0" for part in parts]))

@@ -1,4 +1,6 @@
-"""What `solo doctor` checks, as (state, text). Only check_directory says why names are refused; the others raise it."""
+"""What `solo doctor` checks, as (state, text). Only check_directory says why names are refused; the
+others raise it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ from solo.directories import PRIVATE, STICKY, Directory, find_base, find_home_pl
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.names import find_files
-from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
+from solo.identity import (
+    FIRST_PID_NAMESPACE,
+    FIRST_TIME_NAMESPACE,
+    read_namespace,
+    read_origin,
+    read_self,
+)
 from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import decode
 from solo.options import FILE, HOME_PLACE, USERS_PLACE
@@ -39,8 +47,27 @@ from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_p
 Findings = Iterator[tuple[str, str]]
 SUSPICIOUS = 10  # names made from commands of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"
-REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
-WITHOUT_MODES = ("vfat", "msdos", "exfat", "fuseblk", "ntfs", "ntfs3")  # the mount sets those of all files
+REMOTE = (
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "9p",
+    "ceph",
+    "fuse.sshfs",
+    "fuse.glusterfs",
+    "lustre",
+    "gfs2",
+    "ocfs2",
+)
+WITHOUT_MODES = (
+    "vfat",
+    "msdos",
+    "exfat",
+    "fuseblk",
+    "ntfs",
+    "ntfs3",
+)  # the mount sets those of all files
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
 CRON_PATH = "/usr/bin:/bin"
@@ -63,7 +90,11 @@ def check_directory(asked: str | None) -> Findings:
     except SoloError as error:
         yield BAD, str(error)
         return
-    yield GOOD, f"names live in {path}, for uid {posix.geteuid()}" + (", as --dir or SOLO_DIR says" if asked else "")
+    yield (
+        GOOD,
+        f"names live in {path}, for uid {posix.geteuid()}"
+        + (", as --dir or SOLO_DIR says" if asked else ""),
+    )
     if place:
         posix.close(place.fd)
     else:
@@ -75,24 +106,35 @@ def check_directory(asked: str | None) -> Findings:
         write_file(folder)
         yield GOOD, "solo can create and write files there"
     except OSError as error:
-        yield BAD, f"cannot write in {folder}: {error.strerror} (use --via socket, which needs no file)"
+        yield (
+            BAD,
+            f"cannot write in {folder}: {error.strerror} (use --via socket, which needs no file)",
+        )
 
 
 def check_home_place(path: str) -> Findings:
-    """Would a run that does not see `path`, which root made, use the home directory, as in a container?"""
+    """Would a run that does not see `path`, which root made, use the home directory, as in a
+    container?
+    """
     try:
         home = find_home_place(posix.geteuid())
     except SoloError:
         return  # it would fail
     if os.path.realpath(home) != path and os.access(find_nearest(home), os.W_OK):
         at = quote_path(home)
-        prepare = f"mv {at} {at}.old" if os.path.lexists(home) else f"mkdir -p {quote_path(os.path.dirname(home))}"
+        prepare = (
+            f"mv {at} {at}.old"
+            if os.path.lexists(home)
+            else f"mkdir -p {quote_path(os.path.dirname(home))}"
+        )
         stop = f"({prepare} && ln -s {path} {at} stops it)"
         yield NOTE, f"a run that cannot see {path}, as in a container, uses {home} {stop}"
 
 
 def find_existing(path: str, asked: str | None) -> str:
-    """Return the nearest directory in which a run would make the missing `path`. Raises SoloError if it would not."""
+    """Return the nearest directory in which a run would make the missing `path`. Raises SoloError
+    if it would not.
+    """
     first, folder = path, os.path.dirname(os.path.abspath(path))
     needed = folder if asked else path.removesuffix(HOME_PLACE)
     while not os.path.lexists(folder) and len(folder) > len(needed):
@@ -120,7 +162,9 @@ def check_trust(asked: str | None) -> Findings:
 
 
 def examine_names(place: Directory) -> Findings:
-    """Yield a finding for each directory, gate and ticket that a run refuses, and for each ticket that it ignores."""
+    """Yield a finding for each directory, gate and ticket that a run refuses, and for each ticket
+    that it ignores.
+    """
     origin = read_origin()
     for name, inner, files in find_files(place):
         if isinstance(inner, SoloError):
@@ -145,7 +189,12 @@ def examine_gate(place: Directory) -> Findings:
 def examine_ticket(queue: FileQueue, file: str) -> Findings:
     try:
         ticket = queue.look(file)
-        is_damaged = ticket is None or ticket.is_hold and ticket.state is DEAD and ticket.read_record() is None
+        is_damaged = (
+            ticket is None
+            or ticket.is_hold
+            and ticket.state is DEAD
+            and ticket.read_record() is None
+        )
     except SoloError as error:
         yield BAD, str(error)
         return
@@ -158,7 +207,9 @@ def examine_ticket(queue: FileQueue, file: str) -> Findings:
 
 
 def describe_sharing(path: str, mode: int, status: os.stat_result) -> Findings:
-    """Yield a note if other users can see or use the names in `path`, where new files grant the access `mode`."""
+    """Yield a note if other users can see or use the names in `path`, where new files grant the
+    access `mode`.
+    """
     group = f"the members of group {find_group(status.st_gid)}"
     if mode & STICKY:
         users = "all users" if mode & stat.S_IWOTH else group
@@ -167,7 +218,11 @@ def describe_sharing(path: str, mode: int, status: os.stat_result) -> Findings:
     elif mode != PRIVATE:
         yield NOTE, f"{path} is shared: {group} can read, block and remove each lock in it"
     elif status.st_mode & OTHER_USERS:
-        yield NOTE, f"other users can see which names there are in {path}, but cannot use them (chmod 700 hides them)"
+        yield (
+            NOTE,
+            f"other users can see which names there are in {path}, but cannot use them (chmod 700 "
+            "hides them)",
+        )
 
 
 def describe_wide(asked: str | None, path: str, mode: int) -> Findings:
@@ -186,13 +241,23 @@ def check_above(path: str) -> Findings:
     for above in map(str, Path(path).parents):
         status = os.stat(above)
         if status.st_uid not in (0, posix.geteuid()):
-            yield NOTE, f"{above} belongs to uid {status.st_uid}, who can put another directory in the place of {path}"
+            yield (
+                NOTE,
+                f"{above} belongs to uid {status.st_uid}, who can put another directory in the "
+                f"place of {path}",
+            )
         elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & STICKY:
-            yield NOTE, f"other users can write in {above}, and put another directory in the place of {path}"
+            yield (
+                NOTE,
+                f"other users can write in {above}, and put another directory in the place of "
+                f"{path}",
+            )
 
 
 def find_wide(base: str, mode: int) -> Iterator[str]:
-    """Yield the files of root or the user that grant others more than `mode`. A ticket grants no more than reading."""
+    """Yield the files of root or the user that grant others more than `mode`. A ticket grants no
+    more than reading.
+    """
     for folder, folders, files in os.walk(base):
         for file in [file for file in files if file.startswith((GATE, SEAT, HOLD, JOURNAL, ONCE))]:
             allowed = mode & READABLE if file.startswith((SEAT, HOLD)) else mode
@@ -225,7 +290,11 @@ def check_journal(asked: str | None) -> Findings:
     try:
         if place := open_existing(asked, open_place):  # else the first run makes it
             path = place.path
-            yield from ((BAD, str(inner)) for _, inner, _ in find_files(place) if isinstance(inner, SoloError))
+            yield from (
+                (BAD, str(inner))
+                for _, inner, _ in find_files(place)
+                if isinstance(inner, SoloError)
+            )
             posix.close(place.fd)
     except SoloError as error:
         yield BAD, str(error)
@@ -234,7 +303,11 @@ def check_journal(asked: str | None) -> Findings:
         write_file(path if os.path.isdir(path) else find_existing(path, asked))
         yield GOOD, f"runs are recorded in {path}, for solo history and metrics"
     except (SoloError, OSError) as error:
-        yield NOTE, f"solo history and metrics will know no runs: {getattr(error, 'strerror', None) or error}"
+        yield (
+            NOTE,
+            "solo history and metrics will know no runs: "
+            f"{getattr(error, 'strerror', None) or error}",
+        )
 
 
 def write_file(folder: str) -> None:
@@ -245,7 +318,9 @@ def write_file(folder: str) -> None:
 
 
 def check_file_system(asked: str | None) -> Findings:
-    """Does flock(2) reach all contenders? On a network file system it may not reach other machines."""
+    """Does flock(2) reach all contenders? On a network file system it may not reach other
+    machines.
+    """
     path = os.path.realpath(find_base(asked))
     kind, point = find_file_system(path)
     if f"{path}/".startswith(CLEANED):
@@ -255,12 +330,19 @@ def check_file_system(asked: str | None) -> Findings:
         unseen = "when the user logs out, and a job that runs on is not seen (choose another --dir)"
         yield NOTE, f"{path} is unmounted {unseen}"
     if kind in REMOTE:
-        risk = "locks may not reach other machines, and solo hangs with its server (choose a local --dir)"
+        risk = (
+            "locks may not reach other machines, and solo hangs with its server (choose a local "
+            "--dir)"
+        )
         yield NOTE, f"{point} is {kind}: {risk}"
     elif kind == "overlay":
         yield NOTE, f"{point} is overlay: each container has names of its own there"
     else:
-        yield GOOD, f"{point} is {kind}" + (", emptied at each boot, which is fine" if kind in GONE_AT_BOOT else "")
+        yield (
+            GOOD,
+            f"{point} is {kind}"
+            + (", emptied at each boot, which is fine" if kind in GONE_AT_BOOT else ""),
+        )
 
 
 def check_locks(asked: str | None) -> Findings:
@@ -274,7 +356,11 @@ def check_locks(asked: str | None) -> Findings:
             for operation in (fcntl.LOCK_EX, fcntl.LOCK_UN):
                 fcntl.flock(file, operation)
                 words = [sys.executable, "-IS", "-c", LOCK_CHECK, file.name]
-                statuses.append(subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode)
+                statuses.append(
+                    subprocess.run(
+                        words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                    ).returncode
+                )
     except FileNotFoundError:
         return  # check_directory reports it
     except OSError as error:
@@ -294,24 +380,40 @@ def check_processes(asked: str | None) -> Findings:
     except (SoloError, OSError) as error:
         yield BAD, f"/proc: {getattr(error, 'strerror', None) or error}"
         return
-    mounts = [mount for mount in read_lines("/proc/self/mounts") if mount.split()[1] == "/proc" and "hidepid=" in mount]
+    mounts = [
+        mount
+        for mount in read_lines("/proc/self/mounts")
+        if mount.split()[1] == "/proc" and "hidepid=" in mount
+    ]
     is_hidden = bool(mounts) and not any(f"hidepid={off}" in mounts[0] for off in ("0", "off"))
     if is_hidden and posix.geteuid() != 0:
-        yield NOTE, "/proc hides other users' processes (hidepid): a process that solo cannot see counts as alive"
+        yield (
+            NOTE,
+            "/proc hides other users' processes (hidepid): a process that solo cannot see counts "
+            "as alive",
+        )
     else:
         yield GOOD, "/proc shows which processes live"
     try:
         posix.close(posix.pidfd_open(posix.getpid()))
         yield GOOD, "solo waits for orphans without polling (pidfd)"
     except (OSError, AttributeError):
-        yield NOTE, "no pidfd: solo polls orphans; stop and --replace verify a pid just before they signal it"
+        yield (
+            NOTE,
+            "no pidfd: solo polls orphans; stop and --replace verify a pid just before they signal "
+            "it",
+        )
     try:
         load_prctl()
         yield GOOD, "--tree, --no-orphan, --flock and --fcntl work (prctl by ctypes)"
     except SoloError as error:
         yield NOTE, str(error)
     if origin.pid_namespace not in (FIRST_PID_NAMESPACE, "-"):
-        yield NOTE, "in a pid namespace (a container): contenders outside of it see the locks, not always the processes"
+        yield (
+            NOTE,
+            "in a pid namespace (a container): contenders outside of it see the locks, not always "
+            "the processes",
+        )
     if origin.time_namespace not in (FIRST_TIME_NAMESPACE, "-"):
         yield NOTE, "in a time namespace: start times are compared with its offset"
 
@@ -321,7 +423,10 @@ def check_sockets(asked: str | None) -> Findings:
     try:
         list_addresses()
         namespace = read_namespace("self", "net")
-        yield GOOD, f"--via socket works, between all processes in this network namespace ({namespace})"
+        yield (
+            GOOD,
+            f"--via socket works, between all processes in this network namespace ({namespace})",
+        )
     except (SoloError, OSError) as error:
         yield NOTE, f"--via socket does not work: {error}"
 
@@ -342,45 +447,84 @@ def check_environment(asked: str | None) -> Findings:
     home, own = os.environ.get("HOME"), None
     with suppress(SoloError):  # no home directory: check_directory reports it
         own = find_base(None)
-    if own and own.endswith(HOME_PLACE) and not asked and home and not own.startswith(home.rstrip("/") + "/"):
-        yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
+    if (
+        own
+        and own.endswith(HOME_PLACE)
+        and not asked
+        and home
+        and not own.startswith(home.rstrip("/") + "/")
+    ):
+        yield (
+            NOTE,
+            f"HOME is {home}, unlike in the password database: names live in the home directory of "
+            "the database",
+        )
     if asked and not os.path.isabs(asked):
         risk = "contenders in another working directory have other names (use an absolute path)"
         yield NOTE, f"--dir {asked} is relative: {risk}"
     for variable, default in (("SOLO_DIR", own), ("SOLO_VIA", FILE)):
         value = os.environ.get(variable)
         if value and os.path.normpath(value) != default:
-            yield NOTE, f"{variable} is set to {value}: unless cron and systemd have the same, there are two locks"
+            yield (
+                NOTE,
+                f"{variable} is set to {value}: unless cron and systemd have the same, there are "
+                "two locks",
+            )
 
 
 def check_installation(asked: str | None) -> Findings:
     """Does solo start as fast as it can, and see what it inherited?"""
     if "solo_ignored" not in sys._xoptions:
-        yield NOTE, "started without its stub: guesses which signals were ignored (INHERITED STATE, solo(7))"
+        yield (
+            NOTE,
+            "started without its stub: guesses which signals were ignored (INHERITED STATE, "
+            "solo(7))",
+        )
     if "libpython" in "".join(read_lines("/proc/self/maps")):
         yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
     beside = os.path.dirname(os.path.realpath(sys.argv[0]))
-    if kernel.program is None and ("solo_ignored" in sys._xoptions or os.path.exists(f"{beside}/program")):
-        yield NOTE, "solo was installed for another version of Python, and starts slower (install it again)"
+    if kernel.program is None and (
+        "solo_ignored" in sys._xoptions or os.path.exists(f"{beside}/program")
+    ):
+        yield (
+            NOTE,
+            "solo was installed for another version of Python, and starts slower (install it "
+            "again)",
+        )
 
 
 def check_cron(asked: str | None) -> Findings:
     """Does cron, if there is one, find solo by its name, in the PATH that it sets?"""
     typed = os.path.abspath(sys.argv[0])
-    crons = [one for one in ("crontab", "cron", "crond") if shutil.which(one, path=f"{CRON_PATH}:/usr/sbin:/sbin")]
+    crons = [
+        one
+        for one in ("crontab", "cron", "crond")
+        if shutil.which(one, path=f"{CRON_PATH}:/usr/sbin:/sbin")
+    ]
     if crons and os.path.basename(typed) == "solo" and not shutil.which("solo", path=CRON_PATH):
-        yield NOTE, f"cron does not find solo in {CRON_PATH}: write {typed} in crontabs, or set PATH there"
+        yield (
+            NOTE,
+            f"cron does not find solo in {CRON_PATH}: write {typed} in crontabs, or set PATH there",
+        )
 
 
 def check_generated_names(asked: str | None) -> Findings:
-    """Are there many names of one program? A name made from changing arguments never excludes another run."""
+    """Are there many names of one program? A name made from changing arguments never excludes
+    another run.
+    """
     try:
-        names = [name for name, *_ in find_files(open_place(asked)) if LIKE_GENERATED.fullmatch(name)]
+        names = [
+            name for name, *_ in find_files(open_place(asked)) if LIKE_GENERATED.fullmatch(name)
+        ]
     except (SoloError, OSError):
         return
     for program, count in Counter(name.rpartition("-")[0] for name in names).most_common(3):
         if count >= SUSPICIOUS:
-            yield NOTE, f"{program} ran under {count} names made from its words; runs of one job need one name: -n NAME"
+            yield (
+                NOTE,
+                f"{program} ran under {count} names made from its words; runs of one job need one "
+                "name: -n NAME",
+            )
 
 
 def check_jobs(asked: str | None) -> Findings:
@@ -391,21 +535,35 @@ def check_jobs(asked: str | None) -> Findings:
         more = ", ..." * (len(bad) > MOST_REASONS)
         yield (
             NOTE,
-            f"{len(bad)} of {len(found)} jobs need a look: {', '.join(bad[:MOST_REASONS])}{more} (solo list --all)",
+            f"{len(bad)} of {len(found)} jobs need a look: {', '.join(bad[:MOST_REASONS])}{more} "
+            "(solo list --all)",
         )
 
 
 CHECKS: tuple[Callable[[str | None], Findings], ...] = (
-    check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal,
-    check_kernel_settings, check_environment, check_installation, check_cron, check_generated_names, check_jobs,
-)  # fmt: skip
+    check_directory,
+    check_trust,
+    check_file_system,
+    check_locks,
+    check_processes,
+    check_sockets,
+    check_journal,
+    check_kernel_settings,
+    check_environment,
+    check_installation,
+    check_cron,
+    check_generated_names,
+    check_jobs,
+)
 
 
 def examine_machine(asked: str | None) -> Iterator[tuple[str, str, str]]:
     """Yield (check, state, text) of each finding."""
     for check in CHECKS:
         with suppress(SoloError):  # check_directory has reported it
-            yield from ((check.__name__.removeprefix("check_"), *finding) for finding in check(asked))
+            yield from (
+                (check.__name__.removeprefix("check_"), *finding) for finding in check(asked)
+            )
 
 
 def find_file_system(path: str) -> tuple[str, str]:
@@ -423,7 +581,8 @@ def find_file_system(path: str) -> tuple[str, str]:
 def read_lines(path: str) -> list[str]:
     """Return the lines of a file, or none if it cannot be read."""
     try:
-        # Only a newline ends a line: mount points may contain the other characters at which Python splits.
+        # Only a newline ends a line: mount points may contain the other characters at which Python
+        # splits.
         return decode(Path(path).read_bytes()).rstrip("\n").split("\n")
     except OSError:
         return []

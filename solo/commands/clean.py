@@ -1,6 +1,8 @@
-"""`solo clean`: remove dead tickets and idle names, and the history of typed ones; a few generated names after a run.
+"""`solo clean`: remove dead tickets and idle names, and the history of typed ones; a few generated
+names after a run.
 
-A name is removed under its gate. A contender that arrives meanwhile finds the gate gone and creates the name again.
+A name is removed under its gate. A contender that arrives meanwhile finds the gate gone and creates
+the name again.
 """
 
 from __future__ import annotations
@@ -26,13 +28,17 @@ from solo.obstacles import find_living, list_living
 from solo.text.width import print_clean
 from solo.tickets import READABLE, UNPUBLISHED, FileQueue, is_published
 
-LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_names; some users choose such names
+LIKE_GENERATED = re.compile(
+    r"[^/]*-[0-9a-f]{8}"
+)  # like those of command.make_names; some users choose such names
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print a line per name that changed. Return 125 if a name was never used or could not be read."""
+    """Print a line per name that changed. Return 125 if a name was never used or could not be
+    read.
+    """
     directory = options.get("dir")
     unknown = [name for name in names if report_unknown(name, options, "clean")]
     complete = clean_all(open_names, names, options, clean) and not unknown
@@ -43,7 +49,10 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         # Not of nested names: only what was typed.
         typed = {**options, "history": 0.0}
         complete = (
-            clean_all(open_place, names, typed, lambda name, *rest: name in names and forget(name, *rest)) and complete
+            clean_all(
+                open_place, names, typed, lambda name, *rest: name in names and forget(name, *rest)
+            )
+            and complete
         )
     return 0 if complete else SoloError.status
 
@@ -69,7 +78,9 @@ def tighten_journals(directory: str | None) -> None:
 
 
 def clean_all(open_one: Any, names: list[str], options: dict[str, Any], clean_one: Any) -> bool:
-    """Call `clean_one` for `names`, or all, in the directory that `open_one` opens. Return False if one fails."""
+    """Call `clean_one` for `names`, or all, in the directory that `open_one` opens. Return False if
+    one fails.
+    """
     base, complete = open_existing(options.get("dir"), open_one), True
     if base is None:
         return True  # no command was ever guarded here
@@ -93,7 +104,8 @@ def clean_all(open_one: Any, names: list[str], options: dict[str, Any], clean_on
 
 
 def prune_generated_names(directory: str | None) -> None:
-    """Remove at most MOST_REMOVED names that solo made from commands, idle for IDLE seconds, with their journals.
+    """Remove at most MOST_REMOVED names that solo made from commands, idle for IDLE seconds, with
+    their journals.
 
     Look at MOST_LOOKED_AT names, in a window that moves with the clock. Raises SoloError, OSError.
     """
@@ -106,7 +118,9 @@ def prune_generated_names(directory: str | None) -> None:
             names = sorted(filter(LIKE_GENERATED.fullmatch, list_directory(base.fd)))
             start = int(time()) * MOST_LOOKED_AT % max(1, len(names))
             window = (names[start:] + names[:start])[:MOST_LOOKED_AT]
-            found = (name for name in window if is_idle(base, name) and is_generated(name, directory))
+            found = (
+                name for name in window if is_idle(base, name) and is_generated(name, directory)
+            )
             for name in islice(found, MOST_REMOVED):
                 remove(name, base, options)
         finally:
@@ -127,7 +141,9 @@ def is_idle(base: Any, name: str) -> bool:
 
 
 def is_generated(name: str, directory: str | None) -> bool:
-    """Return whether solo made this name each time that it was used. The second of a pair has no journal."""
+    """Return whether solo made this name each time that it was used. The second of a pair has no
+    journal.
+    """
     try:
         close(open_place(directory, name).fd)
         events = find_history(directory, name).events
@@ -139,7 +155,9 @@ def is_generated(name: str, directory: str | None) -> bool:
 
 
 def clean(name: str, base: Any, options: dict[str, Any]) -> Any:
-    """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says so, or None."""
+    """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says
+    so, or None.
+    """
     return visit_queue(name, options, lambda queue: queue and clean_queue(name, queue, base))
 
 
@@ -164,9 +182,11 @@ def clean_queue(name: str, queue: FileQueue, base: Any) -> str | None:
 
 
 def remove_name(name: str, queue: FileQueue, base: Any) -> bool:
-    """Remove the gate and directory of a name. Return False if it must stay, or a contender made a new gate first.
+    """Remove the gate and directory of a name. Return False if it must stay, or a contender made a
+    new gate first.
 
-    A name that root made in a sticky directory stays: if another user created it again, all others would be refused.
+    A name that root made in a sticky directory stays: if another user created it again, all others
+    would be refused.
     """
     if queue.place.mode & STICKY and posix.fstat(queue.place.fd).st_uid == 0:
         return False
@@ -179,7 +199,9 @@ def remove_name(name: str, queue: FileQueue, base: Any) -> bool:
 
 
 def remove_directory(name: str, base: Any) -> None:
-    """Remove the empty directory of a name, each part opened by itself: in a shared directory one may be a link."""
+    """Remove the empty directory of a name, each part opened by itself: in a shared directory one
+    may be a link.
+    """
     *above, last = name.split("/")
     place = open_below(Directory(posix.dup(base.fd), base.path, base.mode, base.shared), above)
     try:
@@ -189,7 +211,9 @@ def remove_directory(name: str, base: Any) -> None:
 
 
 def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
-    """Remove the journal of a name idle for options["history"] seconds. Return a text that says so, or None."""
+    """Remove the journal of a name idle for options["history"] seconds. Return a text that says so,
+    or None.
+    """
     place = open_existing(options.get("dir"), open_place, name)
     if place is None:
         return None
@@ -197,7 +221,9 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
         if is_used(name, options):
             return None
         journals = [file for file in list_directory(place.fd) if file in (JOURNAL, PAST)]
-        written = [posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals]
+        written = [
+            posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals
+        ]
         if not written or time() - max(written) < options["history"]:
             return None
         for file in journals:

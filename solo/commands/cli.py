@@ -1,4 +1,6 @@
-"""The subcommands that people type: typer parses their words by the signatures here, and prints their help by rich."""
+"""The subcommands that people type: typer parses their words by the signatures here, and prints
+their help by rich.
+"""
 
 import os
 import sys
@@ -26,7 +28,9 @@ DURATION, WHERE, FOLDER, FILE, SINCE, COUNT = (
 
 
 def read_value(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
-    """Return the value of an option. Raises UsageError, also for a relative path in the environment."""
+    """Return the value of an option. Raises UsageError, also for a relative path in the
+    environment.
+    """
     flag = max(parameter.opts, key=len)
     if word is None:
         return None
@@ -41,12 +45,16 @@ def read_value(context: typer.Context, parameter: typer.CallbackParam, word: Opt
 def read_age(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
     """Do as read_value, but refuse 30 for 30 days: what is removed does not come back."""
     if word and is_number(word) and float(word):
-        raise UsageError(f"{parameter.opts[0]} {word}: needs a unit (like {word}d for days, {word}s for seconds)")
+        raise UsageError(
+            f"{parameter.opts[0]} {word}: needs a unit (like {word}d for days, {word}s for seconds)"
+        )
     return read_value(context, parameter, word)
 
 
 def read_since(context: typer.Context, parameter: typer.CallbackParam, word: Optional[str]) -> Any:
-    """Return the moment that a duration ago, a date or the begin of a day means. Raises UsageError."""
+    """Return the moment that a duration ago, a date or the begin of a day means. Raises
+    UsageError.
+    """
     if word is None:
         return None
     word = read_word("--since", word)
@@ -70,7 +78,9 @@ def read_limit(context: typer.Context, parameter: typer.CallbackParam, word: Opt
     return None if word is None else int(word)
 
 
-def declare(flags: str, help: str, metavar: Optional[str] = None, read: Any = read_value, **rest: Any) -> Any:
+def declare(
+    flags: str, help: str, metavar: Optional[str] = None, read: Any = read_value, **rest: Any
+) -> Any:
     """Return an option of typer, by default None, or without a metavar False."""
     if metavar is None:
         return typer.Option(False, *flags.split(), help=help)
@@ -78,12 +88,16 @@ def declare(flags: str, help: str, metavar: Optional[str] = None, read: Any = re
 
 
 def declare_names(help: str, metavar: str = "NAME...") -> Any:
-    return typer.Argument(None if metavar[0] == "[" else ..., metavar=metavar, help=help, show_default=False)
+    return typer.Argument(
+        None if metavar[0] == "[" else ..., metavar=metavar, help=help, show_default=False
+    )
 
 
 Words = Optional[list[str]]
 Text = Optional[str]
-ONLY_NAMES = declare_names("Only these names, and all names nested in them. Default: all names.", "[NAME]...")
+ONLY_NAMES = declare_names(
+    "Only these names, and all names nested in them. Default: all names.", "[NAME]..."
+)
 DIRECTORY = declare("--dir", DIR.help, FOLDER, envvar=DIR.variable, show_envvar=False)
 BACKEND = declare("--via", VIA.help, WHERE, envvar=VIA.variable, show_envvar=False)
 ALLOW_UNKNOWN = declare("--allow-unknown", "Accept a name that was never used")
@@ -95,11 +109,18 @@ class Subcommand(TyperCommand):
     """A subcommand whose help is the same in all versions of typer."""
 
     def collect_usage_pieces(self, ctx: Any) -> "list[str]":
-        """Return the words of the usage line. Some versions put more dots and brackets around a metavar."""
-        return ["[OPTION]...", *[str(one.metavar) for one in self.params if one.param_type_name == "argument"]]
+        """Return the words of the usage line. Some versions put more dots and brackets around a
+        metavar.
+        """
+        return [
+            "[OPTION]...",
+            *[str(one.metavar) for one in self.params if one.param_type_name == "argument"],
+        ]
 
     def get_params(self, ctx: Any) -> "list[Any]":
-        """Return the parameters. Newer versions show a flag that lacks a metavar as one with a value, <bool>."""
+        """Return the parameters. Newer versions show a flag that lacks a metavar as one with a
+        value, <bool>.
+        """
         found = super().get_params(ctx)
         for one in found:
             if getattr(one, "is_flag", False):
@@ -125,7 +146,8 @@ def subcommand(help: str) -> Callable[[Function], Function]:
 
 
 @subcommand(
-    "List the holders and waiters of each name, or of the NAMEs and the names nested in them; with --all "
+    "List the holders and waiters of each name, or of the NAMEs and the names nested in them; with "
+    "--all "
     "the last run and the health of each job, held or not."
 )
 def list_(
@@ -138,7 +160,10 @@ def list_(
 ) -> None: ...
 
 
-@subcommand("Show the holders of each NAME and their processes, the queue, the last runs, and the paths of its files.")
+@subcommand(
+    "Show the holders of each NAME and their processes, the queue, the last runs, and the paths of "
+    "its files."
+)
 def show(
     names: "list[str]" = declare_names("The names to show."),
     dir: Text = DIRECTORY,
@@ -175,20 +200,26 @@ def stop(
 
 
 @subcommand(
-    "Show each run and each skip: when it started or was skipped, how long it waited and ran, and how it ended."
+    "Show each run and each skip: when it started or was skipped, how long it waited and ran, and "
+    "how it ended."
 )
 def history(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     via: Text = declare("--via", "Show the last runs that an engine keeps", WHERE),
-    since: Text = declare("--since", "Omit what ended before: 12h, yesterday, 2026-01-31", SINCE, read_since),
+    since: Text = declare(
+        "--since", "Omit what ended before: 12h, yesterday, 2026-01-31", SINCE, read_since
+    ),
     failed: bool = declare("--failed", "Only runs that failed, or whose end is unknown"),
     limit: Text = declare("--limit", "Only the last N", COUNT, read_limit),
     json: bool = JSON,
 ) -> None: ...
 
 
-@subcommand("Print the numbers of holds, waiters, runs, skips and failures, and their times, as text for Prometheus.")
+@subcommand(
+    "Print the numbers of holds, waiters, runs, skips and failures, and their times, as text for "
+    "Prometheus."
+)
 def metrics(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
@@ -197,7 +228,9 @@ def metrics(
 ) -> None: ...
 
 
-@subcommand("Show holders and waiters live, with CPU time and memory; the key s stops the selected one.")
+@subcommand(
+    "Show holders and waiters live, with CPU time and memory; the key s stops the selected one."
+)
 def top(names: Words = ONLY_NAMES, dir: Text = DIRECTORY, via: Text = BACKEND) -> None: ...
 
 
@@ -209,7 +242,9 @@ def clean(
     names: Words = ONLY_NAMES,
     dir: Text = DIRECTORY,
     generated: bool = declare("--generated", "Only names that solo made from commands"),
-    history: Text = declare("--history", "Also remove journals of names idle for DURATION", DURATION, read_age),
+    history: Text = declare(
+        "--history", "Also remove journals of names idle for DURATION", DURATION, read_age
+    ),
 ) -> None: ...
 
 
@@ -218,7 +253,9 @@ def clean(
     "--crontab or --unit check FILEs, see solo(7). The status is 1 if a check fails."
 )
 def doctor(
-    names: Words = declare_names("Crontabs or units, or directories of them; - is standard input.", "[FILE]..."),
+    names: Words = declare_names(
+        "Crontabs or units, or directories of them; - is standard input.", "[FILE]..."
+    ),
     dir: Text = DIRECTORY,
     via: Text = BACKEND,
     crontab: bool = declare("--crontab", "Check crontabs: FILEs, or those of cron"),
@@ -228,7 +265,9 @@ def doctor(
 
 
 def run(name: str, before: "list[str]", words: "list[str]") -> int:
-    """Run a subcommand with options `before` it and `words` after it, or print its help. Raises SoloError."""
+    """Run a subcommand with options `before` it and `words` after it, or print its help. Raises
+    SoloError.
+    """
     command = get_commands()[name]
     if not {"-h", "--help"}.isdisjoint(words):
         choose_colors()
@@ -240,7 +279,11 @@ def run(name: str, before: "list[str]", words: "list[str]") -> int:
                 if parameter.metavar in (DURATION, SINCE)
                 for flag in parameter.opts
             ]
-            typed = {key: value for key, value in context.params.items() if value is not None and value is not False}
+            typed = {
+                key: value
+                for key, value in context.params.items()
+                if value is not None and value is not False
+            }
             names = [*typed.pop("names", ())]
             check_words(words, names)
             check_units(words, timed, typed.get("dir"))
@@ -273,11 +316,15 @@ def get_commands() -> "dict[str, Any]":
 
 
 def describe(name: str, error: Any) -> str:
-    """Return a usage error of click, which some versions of typer contain, as the other messages of solo."""
+    """Return a usage error of click, which some versions of typer contain, as the other messages of
+    solo.
+    """
     if hasattr(error, "option_name") and hasattr(error, "possibilities"):
         from solo.text.hints import explain_option
 
-        flags: Any = dict.fromkeys(flag for parameter in error.ctx.command.params for flag in parameter.opts)
+        flags: Any = dict.fromkeys(
+            flag for parameter in error.ctx.command.params for flag in parameter.opts
+        )
         return f"{error.option_name}: no such option{explain_option(error.option_name, flags)}"
     if type(error).__name__ == "MissingParameter":
         return f"{name}: no name given (solo list shows them)"

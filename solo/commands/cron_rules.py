@@ -1,4 +1,6 @@
-"""The lines and files that cron refuses. tests/homes/test_cron.py compares them with Debian's cron, the strictest."""
+"""The lines and files that cron refuses. tests/homes/test_cron.py compares them with Debian's cron,
+the strictest.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from solo.options import OVERFLOW
 from solo.text.remedies import quote_path
 
 DEBIAN, BUSYBOX = "cron", "busybox"
-NICKNAMES = {f"@{word}" for word in "reboot yearly annually monthly weekly daily midnight hourly".split()}
+NICKNAMES = {
+    f"@{word}" for word in "reboot yearly annually monthly weekly daily midnight hourly".split()
+}
 FIELDS = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),
@@ -22,7 +26,9 @@ FIELDS = (
 )
 ELEMENT = re.compile(r"(?:\*|([^\W_]+)(?:(-)([^\W_]*))?)(?:(/)([^\W_]*))?", re.ASCII)
 # The syntax that each cron knows; only Debian's refuses 5/10.
-COMMON = re.compile(r"(?:(?:\*|\d+-\d+)(?:/\d+)?|\d+)(?:,(?:(?:\*|\d+-\d+)(?:/\d+)?|\d+))*", re.ASCII)
+COMMON = re.compile(
+    r"(?:(?:\*|\d+-\d+)(?:/\d+)?|\d+)(?:,(?:(?:\*|\d+-\d+)(?:/\d+)?|\d+))*", re.ASCII
+)
 NAME = re.compile("[A-Za-z0-9_-]+")  # of a file in /etc/cron.d
 LONGEST = 998  # bytes of a command
 
@@ -41,7 +47,9 @@ def find_cron_in(path: str) -> str:
 
 
 def refuse_times(times: str, is_read: bool) -> str:
-    """Return why cron refuses the words before a command, "" if it does not. `is_read`: by the cron of this machine."""
+    """Return why cron refuses the words before a command, "" if it does not. `is_read`: by the cron
+    of this machine.
+    """
     is_strict = is_read and find_cron() == DEBIAN
     words = times.split()
     whole = " and ignores the whole file" * is_strict
@@ -55,7 +63,9 @@ def refuse_times(times: str, is_read: bool) -> str:
 
 
 def is_refused(field: str, lowest: int, highest: int, names: list[str]) -> bool:
-    """Return whether Debian's cron refuses a field. Like cron, ignore what follows an element without a comma."""
+    """Return whether Debian's cron refuses a field. Like cron, ignore what follows an element
+    without a comma.
+    """
     at = 0
     while True:
         found = ELEMENT.match(field, at)
@@ -88,7 +98,9 @@ def refuse_text(text: str) -> str:
 
 
 def refuse_file(path: str, in_directory: bool) -> str:
-    """Return why the cron of this machine ignores a file of the system, which may be one of /etc/cron.d; "" if it does not."""
+    """Return why the cron of this machine ignores a file of the system, which may be one of
+    /etc/cron.d; "" if it does not.
+    """
     is_strict = find_cron() == DEBIAN
     if is_strict and in_directory and not NAME.fullmatch(os.path.basename(path)):
         return "its name has other characters than letters, digits, - and _ (rename it)"

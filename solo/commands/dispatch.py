@@ -18,11 +18,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 WITHOUT_VIA = ("hold", "clean")
-PLAIN_FLAGS = {"--json": "json", "--null": "null", "-0": "null", "--all": "all"}  # of list, where typer is missing
+PLAIN_FLAGS = {
+    "--json": "json",
+    "--null": "null",
+    "-0": "null",
+    "--all": "all",
+}  # of list, where typer is missing
 
 
 def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
-    """Run subcommand `name` with options `before` it and `words` after it, or print help. Return the exit status."""
+    """Run subcommand `name` with options `before` it and `words` after it, or print help. Return
+    the exit status.
+    """
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
     signal(SIGCHLD, SIG_DFL)  # else the kernel reaps our children, and their status is lost
     occupy_standard_descriptors()
@@ -36,7 +43,9 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     known = (DIR,) if name in WITHOUT_VIA else (DIR, VIA)
     if before.keys() - {option.key for option in known}:
         flags = " and ".join(f"--{option.flag}" for option in known)
-        raise UsageError(f"only {flags} may precede {name} (to run a program of this name, type -- before it)")
+        raise UsageError(
+            f"only {flags} may precede {name} (to run a program of this name, type -- before it)"
+        )
     if name in KEPT:
         return keep(before, name, words)
     try:
@@ -66,7 +75,9 @@ def keep(before: "dict[str, Any]", name: str, words: "list[str]") -> int:
     flags = [f"--{one.flag}" for one in timed] + [f"-{one.short}" for one in timed if one.short]
     check_units(words, flags, before.get(DIR.key))
     if not names:
-        remedy = "in a script: solo hold --pid $$ NAME" if name == "hold" else "solo list shows them"
+        remedy = (
+            "in a script: solo hold --pid $$ NAME" if name == "hold" else "solo list shows them"
+        )
         raise UsageError(f"{name}: no name given ({remedy})")
     if any(part.key in before for part in PARTS):
         from solo.text.hints import report_earlier_spellings
@@ -94,8 +105,12 @@ def list_plainly(before: "dict[str, Any]", words: "list[str]") -> int:
     return int(list.run(options, names))
 
 
-def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[str, Any], list[str]]":
-    """Return (options by key, names) of the words after a subcommand, in any order. Raises UsageError."""
+def parse_mixed(
+    words: "list[str]", table: "tuple[Option, ...]"
+) -> "tuple[dict[str, Any], list[str]]":
+    """Return (options by key, names) of the words after a subcommand, in any order. Raises
+    UsageError.
+    """
     parts = [option.part for option in table if option.part is not None]
     known = {"--" + option.flag: option for option in (*table, *parts)}
     known.update({"-" + option.short: option for option in table if option.short})

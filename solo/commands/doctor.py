@@ -1,4 +1,6 @@
-"""`solo doctor`: check that this machine and user have all that solo needs, and print the first thing to do."""
+"""`solo doctor`: check that this machine and user have all that solo needs, and print the first
+thing to do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ REMEDY = re.compile(r"\(([^()]*)\)$")
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the findings; with --json as {check, state, text}. Return 1 if a check fails. Raises UsageError."""
+    """Print the findings; with --json as {check, state, text}. Return 1 if a check fails. Raises
+    UsageError.
+    """
     if "crontab" in options and "unit" in options:
         raise UsageError("--crontab and --unit exclude each other")
     if "crontab" in options or "unit" in options:
@@ -37,5 +41,7 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         for finding in findings:
             print_clean(f"{finding['state']:<5}  {finding['text']}")
         remedy = REMEDY.search(failures[0]) if failures else None
-        print_clean(f"not ready; first: {remedy[1] if remedy else failures[0]}" if failures else "ready")
+        print_clean(
+            f"not ready; first: {remedy[1] if remedy else failures[0]}" if failures else "ready"
+        )
     return bool(failures)

@@ -1,4 +1,6 @@
-"""`solo --explain`: what a run would do now. It takes the steps of launcher.Run, and leaves out what they do to others."""
+"""`solo --explain`: what a run would do now. It takes the steps of launcher.Run, and leaves out
+what they do to others.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,15 @@ from solo.text.width import clean, pad, print_clean
 RUNS, WAITS, REPLACES, BUSY, RAN = "runs", "waits", "replaces", "busy", "ran"  # outcomes
 
 
-def run(typed: dict[str, Any], words: list[str], make_run: Callable[..., Any], find_status: Callable[..., int]) -> int:
-    """Print what a run of these options would do. Return its exit status, 0 if it would wait. Raises what it would."""
+def run(
+    typed: dict[str, Any],
+    words: list[str],
+    make_run: Callable[..., Any],
+    find_status: Callable[..., int],
+) -> int:
+    """Print what a run of these options would do. Return its exit status, 0 if it would wait.
+    Raises what it would.
+    """
     occupy_standard_descriptors()
     replace_stdout()
     guarded = make_run(typed, words, [], False)
@@ -42,11 +51,23 @@ def run(typed: dict[str, Any], words: list[str], make_run: Callable[..., Any], f
         rehearse(guarded)
     except (Waits, Busy) as error:
         kind, outcome, status = name_outcome(plan, error), error, find_status(error, typed)
-    facts = {"command": [guarded.starter.path, *words[1:]], "names": plan.names, **describe_claim(plan.claim, None)}
+    facts = {
+        "command": [guarded.starter.path, *words[1:]],
+        "names": plan.names,
+        **describe_claim(plan.claim, None),
+    }
     del facts["slot"]  # none is given out
     facts["directory"] = None if plan.is_socket else find_base(plan.dir)
-    facts |= {"via": guarded.record.via or plan.via, "outcome": kind, "name": outcome and outcome.name}
-    facts |= {"reason": outcome and str(outcome), "place": getattr(outcome, "place", None), "status": status}
+    facts |= {
+        "via": guarded.record.via or plan.via,
+        "outcome": kind,
+        "name": outcome and outcome.name,
+    }
+    facts |= {
+        "reason": outcome and str(outcome),
+        "place": getattr(outcome, "place", None),
+        "status": status,
+    }
     if plan.json:
         print(format_json(facts), flush=True)
     else:
@@ -69,11 +90,15 @@ def rehearse(guarded: Any) -> None:
     if guarded.remote is not None:
         from solo.commands import remote
 
-        acquire_further(plan.names[0], named, lambda: remote.rehearse(guarded.remote, guarded.once, refuse_wait))
+        acquire_further(
+            plan.names[0], named, lambda: remote.rehearse(guarded.remote, guarded.once, refuse_wait)
+        )
 
 
 def find_place(asked: str | None, is_verbose: bool) -> Directory | None:
-    """Return the directory of all names, None if the run would make it. Raises SoloError as make_base."""
+    """Return the directory of all names, None if the run would make it. Raises SoloError as
+    make_base.
+    """
     path = find_base(asked)
     try:
         return directories.open_base(path, asked)
@@ -89,14 +114,18 @@ def try_place(path: str, asked: str | None) -> None:
 
 
 def check_parts(base: Directory, parts: list[str]) -> None:
-    """Raise SoloError if a run could not make the first of the nested directories that is missing."""
+    """Raise SoloError if a run could not make the first of the nested directories that is
+    missing.
+    """
     path = base.path
     while os.path.isdir(f"{path}/{parts[0]}"):
         path += f"/{parts.pop(0)}"
     try:
         write_file(path)
     except OSError as error:
-        raise SoloError(f"cannot create {path}/{parts[0]}: {directories.explain(path, error)}") from None
+        raise SoloError(
+            f"cannot create {path}/{parts[0]}: {directories.explain(path, error)}"
+        ) from None
 
 
 def look_at_files(plan: Plan, umask: int) -> None:
@@ -116,7 +145,9 @@ def look_at_files(plan: Plan, umask: int) -> None:
 
 
 def find_flock(fd: int, mode: int) -> None:
-    """Raise BlockingIOError if flock(2) would find a lock in the way. Take none, as for a moment others would find it."""
+    """Raise BlockingIOError if flock(2) would find a lock in the way. Take none, as for a moment
+    others would find it.
+    """
     mark = " FLOCK " if mode & LOCK_EX else " FLOCK  ADVISORY  WRITE "
     if ofd.find_sharer(fd, mark) or find_lock_owner(fd, mark):
         raise BlockingIOError
@@ -149,14 +180,18 @@ def print_facts(guarded: Any, typed: dict[str, Any], facts: dict[str, Any], verd
     if guarded.once is not None and facts["outcome"] != RAN:
         print_row("period", f"{guarded.once.describe_end([guarded.once.due])}, if it starts now")
     if plan.flock and not os.access("/proc/locks", os.R_OK):
-        print_row("files", "not known: /proc/locks cannot be read, which shows the locks of all users")
+        print_row(
+            "files", "not known: /proc/locks cannot be read, which shows the locks of all users"
+        )
     print_row("now", verdict)
     print_row("status", facts["status"])
 
 
 def print_names(plan: Plan) -> None:
     if not plan.is_generated:
-        return print_row("names" if plan.names[1:] else "name", f"{' '.join(plan.names)}, by --name")
+        return print_row(
+            "names" if plan.names[1:] else "name", f"{' '.join(plan.names)}, by --name"
+        )
     print_row("name", f"{plan.names[0]}, made from the words of the command")
     for second in plan.names[1:]:
         print_row("", f"{second}, made from the real path of the program, is acquired too")
@@ -173,7 +208,8 @@ def find_source(option: Option, typed: dict[str, Any], default: str) -> str:
 def name_outcome(plan: Plan, error: Waits | Busy) -> str:
     if isinstance(error, Busy):
         return RAN if isinstance(error, RanAlready) else BUSY
-    # Without --wait, --replace-after is due. No holder of a file is ended: there is no place in its queue.
+    # Without --wait, --replace-after is due. No holder of a file is ended: there is no place in its
+    # queue.
     return REPLACES if error.place and (plan.replace or plan.wait is None) else WAITS
 
 

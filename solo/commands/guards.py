@@ -1,4 +1,6 @@
-"""The guard of a line, what is wrong with it, and the part of the line to replace by solo. Pure functions of text."""
+"""The guard of a line, what is wrong with it, and the part of the line to replace by solo. Pure
+functions of text.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,28 @@ from solo.errors import UsageError
 from solo.text.hints import find_earlier_spellings
 
 FAILS, NOTE = "fails", "note"
-NEW_EACH_RUN = re.compile(r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]")
+NEW_EACH_RUN = re.compile(
+    r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]"
+)
 CHANGES = re.compile(rf"(?:\$\(|`)\s*(?:\S*/)?date\b|{NEW_EACH_RUN.pattern}")
 CLEANED = re.compile(r"[\"']?(?:/(?:var/)?tmp|/dev/shm)/")
 NAMABLE = re.compile(r"(?:/[\w.+@,=-]+)+", re.ASCII)
 HOME = re.compile(r"""(?:~|\$HOME|\$\{HOME\}|"\$HOME(?=/[^"]*"$))(/[^"]+)"?""")
 SHELLS = frozenset("sh bash dash ksh zsh ash".split())
-REPORTERS = "echo printf logger mail mailx sendmail date true false : exit test [ touch sleep curl wget".split()
+REPORTERS = "echo printf logger mail mailx sendmail date true false : exit test [".split()
+REPORTERS += "touch sleep curl wget".split()
 REPORTERS += "systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm".split()
-SETS = re.compile(r"PATH=|(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s")  # or may set PATH in the line
+SETS = re.compile(
+    r"PATH=|(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s"
+)  # or may set PATH in the line
 WRAPPER = re.compile(r"(?<![bc])lock|once|single", re.IGNORECASE)
-# A lock made by hand, or a search for processes, before a job. Each pattern reads a character a fixed number of times.
+# A lock made by hand, or a search for processes, before a job. Each pattern reads a character a
+# fixed number of times.
 SEGMENT = re.compile(r"[^;&|]*[;&|]?")  # of a line, with the sign at its end
 LOCK_LIKE = re.compile(r"lock|lck|mutex|running|\.pid\b", re.IGNORECASE)
-MANAGED = re.compile(r"\b(?:service|systemctl|initctl|supervisorctl|pkill|kill -(?!0)\S+)\s|/init\.d/")
+MANAGED = re.compile(
+    r"\b(?:service|systemctl|initctl|supervisorctl|pkill|kill -(?!0)\S+)\s|/init\.d/"
+)
 TOOL = re.compile(
     r"(?:^|[(`!]|\bif\s)\s*(?:[^\s(`!]*/)?"
     r"(?:(?P<search>pgrep|pidof|killall\s+-0|kill\s+-0|ps)\b"
@@ -36,9 +46,16 @@ TOOL = re.compile(
 CHOOSES = re.compile(r"\|\||&&|\bthen\b|\bexit\b")
 REMOVES = re.compile(r"\brm(?:dir)?\b")
 IDIOMS = {
-    "search": ("race", "{0} and the start are two steps: two runs can both start, and {0} can match other processes"),
+    "search": (
+        "race",
+        "{0} and the start are two steps: two runs can both start, and {0} can match other "
+        "processes",
+    ),
     "made": ("stale", "a lock made by {0} stays after a kill or a crash: then no run starts"),
-    "tested": ("stale", "two runs can both test that file before one of them makes it, and it stays after a kill"),
+    "tested": (
+        "stale",
+        "two runs can both test that file before one of them makes it, and it stays after a kill",
+    ),
 }
 
 
@@ -51,7 +68,9 @@ class Finding(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """The guard of a line, what was found, and the `edit`: (start, end, words after the name); None if `reason` says why not."""
+    """The guard of a line, what was found, and the `edit`: (start, end, words after the name); None
+    if `reason` says why not.
+    """
 
     tool: str | None = None
     call: str | None = None
@@ -74,7 +93,9 @@ class Advice(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the line, with solo or with what replaces its guard; none if they are not certain."""
+        """The names of the line, with solo or with what replaces its guard; none if they are not
+        certain.
+        """
         first, *rest = self.unnamed or [""]
         made = self.name or make_words_name(first, rest) * bool(first)
         return tuple(self.options.get("name") or [made] * bool(made))
@@ -89,7 +110,9 @@ class Advice(NamedTuple):
 
 
 def examine(line: str, shell: str, home: str = "") -> Advice:
-    """Return the advice for a line of a shell. Never raises: an unclear line with the name of a tool gets a note."""
+    """Return the advice for a line of a shell. Never raises: an unclear line with the name of a
+    tool gets a note.
+    """
     error, commands = "", list[Command]()
     try:
         commands = split_line(line)
@@ -109,7 +132,9 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
     for words in [skip_wrappers(command.plain) for command in commands]:
         if len(words) > 1 and words[0].text and WRAPPER.search(words[0].program):
             tool = words[0].program
-            return Advice(tool).add(NOTE, "wrapper", f"no advice: {tool} may be a lock wrapper that solo does not know")
+            return Advice(tool).add(
+                NOTE, "wrapper", f"no advice: {tool} may be a lock wrapper that solo does not know"
+            )
     return Advice()
 
 
@@ -124,7 +149,9 @@ def find_tools(line: str) -> dict[str, str]:
             kind = str(found.lastgroup)
             tool, end = found[kind], found.end(kind)
             if kind == "search":
-                is_idiom = not is_managed and at + end <= choice and (tool != "ps" or at + end <= grep)
+                is_idiom = (
+                    not is_managed and at + end <= choice and (tool != "ps" or at + end <= grep)
+                )
             else:
                 is_idiom = is_followed and (end <= lock or kind == "made" and at + end <= removal)
             if is_idiom:
@@ -143,8 +170,12 @@ def examine_commands(line: str, commands: list[Command], shell: str, home: str) 
     if inner := find_inner(commands):
         text, at = inner.raw[1:-1], inner.start + 1
         advice = examine_commands(text, split_line(text), shell, home)
-        return advice._replace(edit=advice.edit and (advice.edit[0] + at, advice.edit[1] + at, advice.edit[2]))
-    guards = [(at, guard) for at, command in enumerate(commands) if (guard := find_guard(command, shell))]
+        return advice._replace(
+            edit=advice.edit and (advice.edit[0] + at, advice.edit[1] + at, advice.edit[2])
+        )
+    guards = [
+        (at, guard) for at, command in enumerate(commands) if (guard := find_guard(command, shell))
+    ]
     if len(guards) > 1:
         raise Unclear("two guards in one line")
     if guards:
@@ -155,12 +186,16 @@ def examine_commands(line: str, commands: list[Command], shell: str, home: str) 
         words = skip_wrappers(command.plain)
         if words and words[0].program == "solo":
             is_bare = not SETS.search(line) and words[0].start == command.words[0].start
-            return examine_solo(Advice("solo", is_bare=is_bare, solo=words[0].known), commands, at, words)
+            return examine_solo(
+                Advice("solo", is_bare=is_bare, solo=words[0].known), commands, at, words
+            )
     return Advice()
 
 
 def find_inner(commands: list[Command]) -> Word | None:
-    """Return the string of `sh -c 'STRING'`, if the line is only that and the string is in single quotes."""
+    """Return the string of `sh -c 'STRING'`, if the line is only that and the string is in single
+    quotes.
+    """
     words = skip_wrappers(commands[0].plain) if len(commands) == 1 else []
     if len(words) != 3 or words[0].program not in SHELLS or words[1].raw != "-c":
         return None
@@ -169,11 +204,17 @@ def find_inner(commands: list[Command]) -> Word | None:
 
 def check_tail(advice: Advice, commands: list[Command], at: int) -> Advice:
     """Return the advice with a note about the commands after the guarded one."""
-    after = [one for one in commands[at + 1 :] if one.sign in ("&&", ";", "|") and one.program not in REPORTERS]
+    after = [
+        one
+        for one in commands[at + 1 :]
+        if one.sign in ("&&", ";", "|") and one.program not in REPORTERS
+    ]
     if not after:
         return advice
     names = " and ".join(dict.fromkeys(one.program for one in after))
-    return advice.add(NOTE, "partial", f"the guard ends before {after[0].sign}, and does not cover {names}")
+    return advice.add(
+        NOTE, "partial", f"the guard ends before {after[0].sign}, and does not cover {names}"
+    )
 
 
 def advise(advice: Advice, guard: Guard, home: str) -> Advice:
@@ -182,22 +223,35 @@ def advise(advice: Advice, guard: Guard, home: str) -> Advice:
     name, typed = guard.key or make_name(path), guard.lock.raw if guard.lock else ""
     advice = advice._replace(lock=path or guard.lock and guard.lock.known)
     if CLEANED.match(path or typed):
-        advice = advice.add(FAILS, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it")
+        advice = advice.add(
+            FAILS, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it"
+        )
     if NEW_EACH_RUN.search(typed):
-        advice = advice.add(FAILS, "changing", f"{typed} is a new lock file in each run, so no run excludes another")
+        advice = advice.add(
+            FAILS, "changing", f"{typed} is a new lock file in each run, so no run excludes another"
+        )
     if guard.is_lost:
-        advice = advice.add(FAILS, "overlap", f"if {guard.tool} is killed, the next run starts beside the command")
+        advice = advice.add(
+            FAILS, "overlap", f"if {guard.tool} is killed, the next run starts beside the command"
+        )
     if not name:
-        return advice._replace(reason=f"{typed} is no fixed path of plain characters, so it makes no name")
+        return advice._replace(
+            reason=f"{typed} is no fixed path of plain characters, so it makes no name"
+        )
     if guard.leaves:
-        text = f"a process that the command leaves keeps the lock of {guard.tool}, not that of solo (see --tree)"
+        text = (
+            f"a process that the command leaves keeps the lock of {guard.tool}, not that of "
+            "solo (see --tree)"
+        )
         return advice._replace(reason=text)
     edit = guard.start, guard.end, f"{guard.options} -- {guard.shell}".lstrip()
     return advice.add(NOTE, "callers", describe_change(guard))._replace(edit=edit, name=name)
 
 
 def resolve(lock: Word, home: str) -> str:
-    """Return the path of a lock file, "" if it depends on the environment or the working directory."""
+    """Return the path of a lock file, "" if it depends on the environment or the working
+    directory.
+    """
     text = lock.text
     if text is None and home and (found := HOME.fullmatch(lock.raw)):
         text = home + found[1]
@@ -210,7 +264,9 @@ def normalize(path: str) -> str:
 
 
 def make_name(path: str) -> str:
-    """Return the path as a name, "" if it cannot be one. No path has a colon: two paths are two names."""
+    """Return the path as a name, "" if it cannot be one. No path has a colon: two paths are two
+    names.
+    """
     is_plain = len(path) < 200 and path[1:2].isalnum() and NAMABLE.fullmatch(path)
     return path[1:].replace("/", ":") if is_plain else ""
 
@@ -236,7 +292,9 @@ def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[W
             check_command(rest)
     except UsageError as error:
         is_certain = all(word.text is not None for word in words)
-        return advice.add(FAILS, "usage", f"solo refuses this line: {error}") if is_certain else advice
+        return (
+            advice.add(FAILS, "usage", f"solo refuses this line: {error}") if is_certain else advice
+        )
     if subcommand is not None or not rest:
         return advice._replace(runs=subcommand == "hold")
     advice, first = check_tail(advice, commands, at), len(words) - len(rest)
@@ -244,10 +302,16 @@ def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[W
         advice = advice.add(NOTE, "option", text)
     changing = [word.raw for word in words[first:] if CHANGES.search(word.raw)]
     if changing and "name" not in options:
-        advice = advice.add(FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)")
+        advice = advice.add(
+            FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)"
+        )
     for _, path in Advice(options=options).lock_files:
         if CLEANED.match(path):
-            advice = advice.add(FAILS, "tmp", f"{path}: any user can lock a file there first, and cleaners remove it")
+            advice = advice.add(
+                FAILS,
+                "tmp",
+                f"{path}: any user can lock a file there first, and cleaners remove it",
+            )
     if not all(word.text is not None for word in words[:first]):
         return advice
     return advice._replace(options=options, runs=True, words=tuple(rest))

@@ -7,10 +7,23 @@ from shutil import get_terminal_size
 
 from solo.commands.table import KEPT, KEPT_HELP, SUMMARIES
 from solo.errors import EXIT_STATUSES
-from solo.options import GROUPS, LAUNCHER_OPTIONS, LOUD_AFTER, NAME, QUIET, SLOTS, TIMEOUT, TREE, WAIT, Option
+from solo.options import (
+    GROUPS,
+    LAUNCHER_OPTIONS,
+    LOUD_AFTER,
+    NAME,
+    QUIET,
+    SLOTS,
+    TIMEOUT,
+    TREE,
+    WAIT,
+    Option,
+)
 
 COLUMN, WIDTH = 32, 79  # where the explanation of an option starts; the longest line
-USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
+USAGE = (
+    "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
+)
 SUMMARY = """Run COMMAND so that it never runs twice at once.
 
 Without -n, NAME is made from COMMAND and its ARGs. The kernel releases the lock on NAME once solo and COMMAND have ended, however \
@@ -30,18 +43,33 @@ FLAGS = re.compile("^  (?:-.,|   ) --[a-z-]+", re.MULTILINE)
 
 def format_help() -> str:
     """Return the text of `solo --help`, from the tables."""
-    by_group = {group: [option for option in LAUNCHER_OPTIONS if option.group == group] for group in GROUPS}
+    by_group = {
+        group: [option for option in LAUNCHER_OPTIONS if option.group == group] for group in GROUPS
+    }
     groups = [f"{group}:\n{format_options(options)}" for group, options in by_group.items()]
-    subcommands = "\n".join(format_line(f"  {name}", summary, 12) for name, summary in SUMMARIES.items())
-    statuses = "\n".join(format_line(f"  {status}", meaning, 18) for status, meaning in EXIT_STATUSES)
-    tables = [f"Subcommands:\n{subcommands}", EXAMPLES, f"Exit status:\n{statuses}", "Manual: solo(1)"]
-    return "\n\n".join([USAGE, *[format_line("", part) for part in SUMMARY.split("\n\n")], *groups, *tables])
+    subcommands = "\n".join(
+        format_line(f"  {name}", summary, 12) for name, summary in SUMMARIES.items()
+    )
+    statuses = "\n".join(
+        format_line(f"  {status}", meaning, 18) for status, meaning in EXIT_STATUSES
+    )
+    tables = [
+        f"Subcommands:\n{subcommands}",
+        EXAMPLES,
+        f"Exit status:\n{statuses}",
+        "Manual: solo(1)",
+    ]
+    return "\n\n".join(
+        [USAGE, *[format_line("", part) for part in SUMMARY.split("\n\n")], *groups, *tables]
+    )
 
 
 def format_brief_help() -> str:
     """Return the text of `solo -h`: what most people need, on one screen."""
     options = format_options((NAME, QUIET, WAIT, TIMEOUT, TREE, SLOTS, LOUD_AFTER))
-    return "\n".join([USAGE, SUMMARY.split("\n")[0], "", options, "", SUBCOMMANDS, "", EXAMPLES, "", MORE])
+    return "\n".join(
+        [USAGE, SUMMARY.split("\n")[0], "", options, "", SUBCOMMANDS, "", EXAMPLES, "", MORE]
+    )
 
 
 def format_kept_help(name: str) -> str:
@@ -49,12 +77,18 @@ def format_kept_help(name: str) -> str:
     kept = KEPT[name]
     arguments = f"Arguments:\n{format_line('  NAME', kept.names, COLUMN)}"
     options = "Options:\n" + format_options([*kept.options, KEPT_HELP])
-    return "\n\n".join([f"Usage: solo {name} [OPTION]... NAME...", format_line("", kept.text), arguments, options])
+    return "\n\n".join(
+        [f"Usage: solo {name} [OPTION]... NAME...", format_line("", kept.text), arguments, options]
+    )
 
 
 def format_options(options: "list[Option] | tuple[Option, ...]") -> str:
     return "\n".join(
-        format_line(f"  {f'-{one.short},' if one.short else '':<3} --{one.flag} {one.metavar or ''}", one.help, COLUMN)
+        format_line(
+            f"  {f'-{one.short},' if one.short else '':<3} --{one.flag} {one.metavar or ''}",
+            one.help,
+            COLUMN,
+        )
         for one in options
     )
 
@@ -64,12 +98,18 @@ def format_line(head: str, text: str, column: int = 0) -> str:
     width = min(WIDTH, get_terminal_size().columns)
     indent = " " * column
     if head and len(head) + 1 >= column:
-        return f"{head}\n{textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)}"
+        return (
+            f"{head}\n{textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)}"
+        )
     return textwrap.fill(text, width, initial_indent=f"{head:<{column}}", subsequent_indent=indent)
 
 
 def paint(text: str) -> str:
     """Color the flags on a terminal, unless NO_COLOR is set."""
-    if posix.environ.get(b"NO_COLOR") or posix.environ.get(b"TERM", b"dumb") == b"dumb" or not posix.isatty(1):
+    if (
+        posix.environ.get(b"NO_COLOR")
+        or posix.environ.get(b"TERM", b"dumb") == b"dumb"
+        or not posix.isatty(1)
+    ):
         return text
     return FLAGS.sub(lambda flags: f"\x1b[1;36m{flags[0]}\x1b[0m", text)

@@ -1,4 +1,6 @@
-"""`solo history`: every run and every skip in the journals: a table, and on a terminal a picture above it."""
+"""`solo history`: every run and every skip in the journals: a table, and on a terminal a picture
+above it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
 from solo.text.describe import format_duration, format_rough, format_span
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
-from solo.text.tables import describe_claim, format_json, format_time, open_console, print_rows, print_table
+from solo.text.tables import (
+    describe_claim,
+    format_json,
+    format_time,
+    open_console,
+    print_rows,
+    print_table,
+)
 from solo.text.users import find_user
 from solo.text.width import clean, measure, pad, print_clean
 from solo.tickets import LIVE, ORPHANED
@@ -35,7 +44,9 @@ OTHER_LINES = 9  # headings, the lines about what is left out, a prompt of some 
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the runs and skips of `names` and those nested in them, or all, oldest first. Return 125 on an error."""
+    """Print the runs and skips of `names` and those nested in them, or all, oldest first. Return
+    125 on an error.
+    """
     if options.get("via") == SOCKET:
         raise UsageError("history: --via socket keeps no history")
     check_via(options.get("via", FILE))
@@ -48,7 +59,9 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     if options.get("json"):
         print(format_json(rows))
     elif rows and (console := open_console()):
-        print_picture_and_table(console, rows, after, options.get("via"), [] if "failed" in options else quiet)
+        print_picture_and_table(
+            console, rows, after, options.get("via"), [] if "failed" in options else quiet
+        )
     else:
         columns, lines = make_table(rows, options.get("via"))
         print_rows(columns, lines, empty="" if rows else describe_nothing(options, names))
@@ -56,12 +69,22 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
 
 def describe_nothing(options: dict[str, Any], names: list[str]) -> str:
-    """Return `no runs in the last 12h; the last one: 2026-01-31 03:00:00, ok`, or that none is known."""
-    rows = [] if is_engine(options) or not {"since", "failed"} & options.keys() else collect(options, names)[0]
+    """Return `no runs in the last 12h; the last one: 2026-01-31 03:00:00, ok`, or that none is
+    known.
+    """
+    rows = (
+        []
+        if is_engine(options) or not {"since", "failed"} & options.keys()
+        else collect(options, names)[0]
+    )
     if not rows:
         return f"no runs known: {describe_place(options)}"
     kind = "failed runs" if "failed" in options else "runs"
-    span = f" in the last {format_duration(time() - options['since'] + 0.5)}" if "since" in options else ""
+    span = (
+        f" in the last {format_duration(time() - options['since'] + 0.5)}"
+        if "since" in options
+        else ""
+    )
     last = rows[-1]
     name = "" if names == [last["name"]] else f"{last['name']}, "
     return f"no {kind}{span}; the last one: {name}{CELLS['TIME'](last)}, {format_outcome(last)}"
@@ -70,14 +93,17 @@ def describe_nothing(options: dict[str, Any], names: list[str]) -> str:
 def collect(
     options: dict[str, Any], names: list[str], after: float = 0.0, quiet: list[str] | None = None
 ) -> tuple[Any, ...]:
-    """Return ([a row per run or skip that still runs or ended at `after` or later], whether all could be read).
+    """Return ([a row per run or skip that still runs or ended at `after` or later], whether all
+    could be read).
 
     Add to `quiet` the names, not those made from commands, of which all events are earlier.
     """
     if is_engine(options):
         from solo.commands import remote
 
-        runs = sorted(remote.collect_runs(options["via"], names), key=lambda pair: (pair[1].start, pair[0]))
+        runs = sorted(
+            remote.collect_runs(options["via"], names), key=lambda pair: (pair[1].start, pair[0])
+        )
         return [make_row(name, run, None) for name, run in runs if run.time >= after], True
     found, complete, origin = [], True, read_origin()
     for name in names:
@@ -88,7 +114,12 @@ def collect(
                 raise history
             mine = list_rows(name, history, options, origin, after)
             found += mine
-            if quiet is not None and history.events and not mine and not history.events[-1].is_generated:
+            if (
+                quiet is not None
+                and history.events
+                and not mine
+                and not history.events[-1].is_generated
+            ):
                 quiet.append(name)
         except SoloError as error:
             say(f"{name}: {error}")
@@ -96,8 +127,12 @@ def collect(
     return [row for _, row in sorted(found, key=lambda pair: pair[0])], complete
 
 
-def list_rows(name: str, history: Any, options: dict[str, Any], origin: Any, after: float = 0.0) -> list[Any]:
-    """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is refused."""
+def list_rows(
+    name: str, history: Any, options: dict[str, Any], origin: Any, after: float = 0.0
+) -> list[Any]:
+    """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is
+    refused.
+    """
     states, rows, again = {}, [], None
     if after or any(one.event == STARTED for one in history.list_runs()):
         states = visit_queue(name, {**options, "via": FILE}, find_states, origin)
@@ -107,7 +142,9 @@ def list_rows(name: str, history: Any, options: dict[str, Any], origin: Any, aft
     for one in history.list_runs():
         state = states.get((one.launcher, one.child)) if one.event == STARTED else None
         if one.event == STARTED and state is None:  # it may have ended since we read the journal
-            again = again or {run.token: run for run in find_history(options.get("dir"), name).list_runs()}
+            again = again or {
+                run.token: run for run in find_history(options.get("dir"), name).list_runs()
+            }
             one = again.get(one.token, one)
         if state is not None or one.time >= after:
             rows.append((one.start or one.time, make_row(name, one, state)))
@@ -115,12 +152,21 @@ def list_rows(name: str, history: Any, options: dict[str, Any], origin: Any, aft
 
 
 def find_states(queue: Any) -> dict[tuple[int, int], Any]:
-    """Return {(launcher, child): state} of the holds in `queue`: the token of a run at an engine names no ticket."""
+    """Return {(launcher, child): state} of the holds in `queue`: the token of a run at an engine
+    names no ticket.
+    """
     if queue is None:
         return {}
     try:
-        holds = [(hold.record, ORPHANED if is_orphaned(hold) else hold.state) for hold in list_holds(queue)]
-        return {(record.outermost[0], record.child[0]): state for record, state in holds if record and record.child}
+        holds = [
+            (hold.record, ORPHANED if is_orphaned(hold) else hold.state)
+            for hold in list_holds(queue)
+        ]
+        return {
+            (record.outermost[0], record.child[0]): state
+            for record, state in holds
+            if record and record.child
+        }
     except SoloError:
         return {}  # a damaged ticket: the outcome is unknown
 
@@ -180,7 +226,9 @@ CELLS: dict[str, Any] = {
     "OUTCOME": format_outcome,
     "WAITED": lambda row: format_span(row["waited"]),
     "RAN": lambda row: format_span(row["ran"]),
-    "PID": lambda row: row["child"] if row["outcome"] == ORPHANED else row["launcher"] or row["child"],
+    "PID": lambda row: (
+        row["child"] if row["outcome"] == ORPHANED else row["launcher"] or row["child"]
+    ),
     "USER": lambda row: row["user"],
     "COMMAND": lambda row: format_reason(row) or " ".join(row["command"]),
 }
@@ -191,7 +239,7 @@ def format_reason(row: dict[str, Any]) -> str:
     return (row["reason"] or "").removeprefix(f"{row['name']}: ").removeprefix("busy: ")
 
 
-# --- on a terminal -----------------------------------------------------------------------------------------------
+# --- on a terminal--------------------------------------------------------------------------------
 
 
 def print_picture_and_table(
@@ -213,10 +261,17 @@ def print_picture_and_table(
         console.print(picture, no_wrap=True, overflow="crop")
         for name, trend in find_trends(runs).items():
             print_clean(f"{name}: {trend}")
-        console.print(f"and {len(names) - len(drawn)} more names" if len(names) > len(drawn) else "")
-    print_table(console, columns, [list(map(clean, line)) for line in cells], "OUTCOME", find_styles(rows))
+        console.print(
+            f"and {len(names) - len(drawn)} more names" if len(names) > len(drawn) else ""
+        )
+    print_table(
+        console, columns, [list(map(clean, line)) for line in cells], "OUTCOME", find_styles(rows)
+    )
     if len(rows) > room:
-        console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")
+        console.print(
+            f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with "
+            "--since"
+        )
 
 
 STYLES = {
@@ -237,7 +292,9 @@ def find_styles(rows: list[Any]) -> dict[str, Any]:
 
 
 def find_trends(rows: list[Any]) -> dict[str, str]:
-    """Return {name: `59m; 40m a month ago`} of the names whose runs now take plainly longer, or less long, than at first."""
+    """Return {name: `59m; 40m a month ago`} of the names whose runs now take plainly longer, or
+    less long, than at first.
+    """
     by_name: dict[str, list[Any]] = {}
     for row in rows:
         if row["outcome"] == OK:
@@ -249,14 +306,17 @@ def find_trends(rows: list[Any]) -> dict[str, str]:
         is_plain = first[0] > last[-1] or last[0] > first[-1]
         before, now = find_percentile(first, 50), find_percentile(last, 50)
         if len(mine) >= 2 * TREND and is_plain and max(before, now) > STEEP * min(before, now):
-            trends[name] = f"{format_rough(now)}; {format_rough(before)} {format_duration(apart)} ago"
+            trends[name] = (
+                f"{format_rough(now)}; {format_rough(before)} {format_duration(apart)} ago"
+            )
     return trends
 
 
 def make_picture(
     rows: list[Any], after: float, now: float, width: int, encoding: str, quiet: Sequence[str] = ()
 ) -> Any:
-    """Return a line per name: bars for its runs, marks for skips and failures, and how long its runs took.
+    """Return a line per name: bars for its runs, marks for skips and failures, and how long its
+    runs took.
 
     The `quiet` names have no row.
     """
@@ -276,7 +336,12 @@ def make_picture(
         widths.pop()  # half a number at the edge would be read as another one
     cells = max(SHORTEST_PICTURE, width - room - sum(widths) - 2 * len(widths) - 3)
     left = strftime("%Y-%m-%d %H:%M", localtime(begin))
-    lines = [Text(" " * room + "  " + left + "now".rjust(cells - len(left)) + join(titles, widths), style="bold")]
+    lines = [
+        Text(
+            " " * room + "  " + left + "now".rjust(cells - len(left)) + join(titles, widths),
+            style="bold",
+        )
+    ]
     for name, mine in by_name.items():
         line = Text(pad(clean(name), room) + "  ")
         for mark in draw(mine, begin, now, cells):
@@ -310,13 +375,20 @@ def draw(rows: list[Any], begin: float, now: float, cells: int) -> list[Any]:
 
 
 def make_stats(rows: list[Any]) -> list[Any]:
-    """Return the cells beside the picture of one name: runs, failures, skips, and percentiles of the durations."""
-    spans, outcomes = sorted(row["ran"] for row in rows if row["end"]), [row["outcome"] for row in rows]
+    """Return the cells beside the picture of one name: runs, failures, skips, and percentiles of
+    the durations.
+    """
+    spans, outcomes = (
+        sorted(row["ran"] for row in rows if row["end"]),
+        [row["outcome"] for row in rows],
+    )
     skips, failures = outcomes.count("skipped"), sum(outcome in BAD for outcome in outcomes)
     counts = map(str, (len(rows) - skips - outcomes.count("refused"), failures, skips))
     return [*counts, *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
 
 
 def find_percentile(ordered: list[Any], percent: int) -> Any:
-    """Return the smallest value that `percent` of all do not exceed (nearest rank), None if there are none."""
+    """Return the smallest value that `percent` of all do not exceed (nearest rank), None if there
+    are none.
+    """
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None

@@ -1,8 +1,8 @@
 """`solo hold`: acquire names for a process that runs already, or for a time, and leave them held.
 
-A kept hold is a ticket that records that process as its child, and whose launcher has ended: it lives as long as the
-process. All names are acquired before the first record gets its child. So whatever ends this process, it leaves either
-nothing, or holds of a process that it has seen alive.
+A kept hold is a ticket that records that process as its child, and whose launcher has ended: it
+lives as long as the process. All names are acquired before the first record gets its child. So
+whatever ends this process, it leaves either nothing, or holds of a process that it has seen alive.
 """
 
 import _signal
@@ -57,12 +57,18 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
         raise UsageError("--for must be longer than 0s")
     until = next((key for key in KEEPERS if key in options), None)
     if until is None:
-        raise UsageError(f"hold needs --pid, --fd or --for (in a script: solo hold --pid $$ {' '.join(names)})")
+        raise UsageError(
+            f"hold needs --pid, --fd or --for (in a script: solo hold --pid $$ {' '.join(names)})"
+        )
     if "export" in options and options.get("busy_exit") == 0:
-        raise UsageError("--export and --busy-exit 0 exclude each other: eval would go on without the names")
+        raise UsageError(
+            "--export and --busy-exit 0 exclude each other: eval would go on without the names"
+        )
     via = posix.environ.get(b"SOLO_VIA", b"")
     if via not in (b"", encode(FILE)):
-        raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
+        raise UsageError(
+            f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)"
+        )
     check_together(options)
     drop_umask()
     hold = Keeping(Plan({**options, "name": names}), KEEPERS[until](options[until]))
@@ -76,7 +82,9 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
 
 
 def report(names: "list[str]", until: str) -> None:
-    """Print until when the names are held, and that nothing runs if the first one is a program: a mistake for `solo --`."""
+    """Print until when the names are held, and that nothing runs if the first one is a program: a
+    mistake for `solo --`.
+    """
     from shlex import quote
 
     words = " ".join(map(quote, names))
@@ -86,20 +94,31 @@ def report(names: "list[str]", until: str) -> None:
             find_command(here + names[0], posix.environ.get(b"PATH"))
         except SoloError:
             continue
-        return say(f"{names[0]} is a program, but hold runs nothing (solo -- {here}{words} runs it)")
+        return say(
+            f"{names[0]} is a program, but hold runs nothing (solo -- {here}{words} runs it)"
+        )
 
 
 class Keeping:
-    """A kept hold in the making, for the process `kept`. To the journal it is a run with `pid` and `named`."""
+    """A kept hold in the making, for the process `kept`. To the journal it is a run with `pid` and
+    `named`.
+    """
 
     def __init__(self, plan: Plan, kept: "GivenProcess") -> None:
-        self.plan, self.kept = plan, kept
+        self.plan = plan
+        self.kept = kept
         self.origin = identity.read_origin()
         self.record = record = Record(
             identity.read_self(), self.origin, posix.geteuid(), plan.claim, plan.names, kept.words
         )
-        record.keep, record.is_timed, record.descriptor = kept.identity, kept.is_timed, kept.descriptor
-        record.is_guarded = kept.descriptor is not None or self.origin.pid_namespace != identity.FIRST_PID_NAMESPACE
+        record.keep, record.is_timed, record.descriptor = (
+            kept.identity,
+            kept.is_timed,
+            kept.descriptor,
+        )
+        record.is_guarded = (
+            kept.descriptor is not None or self.origin.pid_namespace != identity.FIRST_PID_NAMESPACE
+        )
         record.note = plan.note or ""
         self.holds = Holds()
         self.journal = Journal(self.record, plan.dir, lambda text: None)
@@ -112,18 +131,23 @@ class Keeping:
         try:
             if plan.wait or plan.replace or plan.replace_after is not None:
                 self.kept.watch(self.origin)
-            self.named = acquire_names(self.record, plan, make_watch(plan, plan.deadline), self.holds)
+            self.named = acquire_names(
+                self.record, plan, make_watch(plan, plan.deadline), self.holds
+            )
             if not identity.is_alive(self.pid, self.kept.identity[1], self.origin, self.origin):
-                raise SoloError(f"{plan.names[0]}: cannot hold it for pid {self.pid}: the process has ended")
+                raise SoloError(
+                    f"{plan.names[0]}: cannot hold it for pid {self.pid}: the process has ended"
+                )
         except BaseException as error:
             self.refuse(error)
             raise
 
     def keep(self, exports: bool) -> None:
-        """Record the process, so that the holds outlive this one, then write the variables if wanted.
+        """Record the process, so that the holds outlive this one, then write the variables if
+        wanted.
 
-        Raises SoloError, and then holds none. From the first record on no signal ends this process: it would leave some
-        of the names held. A shell that has gone is then an error, EPIPE.
+        Raises SoloError, and then holds none. From the first record on no signal ends this process:
+        it would leave some of the names held. A shell that has gone is then an error, EPIPE.
         """
         pthread_sigmask(SIG_BLOCK, valid_signals())
         try:
@@ -134,7 +158,11 @@ class Keeping:
             if exports:
                 self.write_variables()
         except (OSError, SoloError) as error:
-            reason = error if isinstance(error, SoloError) else f"cannot write the record: {error.strerror}"
+            reason = (
+                error
+                if isinstance(error, SoloError)
+                else f"cannot write the record: {error.strerror}"
+            )
             failed = SoloError(f"{self.plan.names[0]}: {reason}")
             self.refuse(failed)
             raise failed from None
@@ -142,7 +170,9 @@ class Keeping:
         self.journal.started(self)
 
     def guard(self) -> None:
-        """Where other contenders may be unable to look for the process, leave a holder. Raises SoloError."""
+        """Where other contenders may be unable to look for the process, leave a holder. Raises
+        SoloError.
+        """
         if self.record.is_guarded and self.kept.descriptor is None:
             try:
                 leave_holder(self.kept.identity, self.origin, self.holds)
@@ -152,7 +182,9 @@ class Keeping:
     def write_variables(self) -> None:
         """Write the rest of the shell code of --export. Raises SoloError."""
         name = b"SOLO_NAME=" + encode(" ".join(self.plan.names))
-        variables = [quote_variable(each) for each in (name, *make_variables(self.plan.names, self.named))]
+        variables = [
+            quote_variable(each) for each in (name, *make_variables(self.plan.names, self.named))
+        ]
         write_stdout(b"unset %b && export %b\n" % (b" ".join(OF_SOME_RUNS), b" ".join(variables)))
 
     def refuse(self, error: BaseException) -> None:
@@ -217,7 +249,8 @@ class GivenDescriptor(GivenProcess):
 
 
 class Timer(GivenProcess):
-    """The process of --for, forked before there is a ticket, as a copy of its descriptor would keep the lock.
+    """The process of --for, forked before there is a ticket, as a copy of its descriptor would keep
+    the lock.
 
     It waits for `go`, then sleeps. It ends with this process if that never comes.
     """
@@ -226,8 +259,17 @@ class Timer(GivenProcess):
 
     def __init__(self, seconds: float) -> None:
         whole = format_duration(seconds) if seconds == seconds // 1 else f"{seconds:g}s"
-        self.words = [b"solo", b"hold", b"--for", encode("forever" if seconds > LONGEST_SLEEP else whole)]
-        self.until = strftime(" until %F %T", localtime(time() + seconds)) if seconds <= LONGEST_SLEEP else ""
+        self.words = [
+            b"solo",
+            b"hold",
+            b"--for",
+            encode("forever" if seconds > LONGEST_SLEEP else whole),
+        ]
+        self.until = (
+            strftime(" until %F %T", localtime(time() + seconds))
+            if seconds <= LONGEST_SLEEP
+            else ""
+        )
         reader, self.writer = posix.pipe()
         pid = fork_blocked()
         if pid == 0:
@@ -248,13 +290,21 @@ class Timer(GivenProcess):
         posix.kill(self.identity[0], SIGKILL)  # our child, not reaped: its pid is its own
 
 
-KEEPERS: "dict[str, Callable[[Any], GivenProcess]]" = {"fd": GivenDescriptor, "pid": GivenProcess, "for": Timer}
+KEEPERS: "dict[str, Callable[[Any], GivenProcess]]" = {
+    "fd": GivenDescriptor,
+    "pid": GivenProcess,
+    "for": Timer,
+}
 
 
 def sleep(reader: int, seconds: float) -> None:
-    """Be the timer: a small process, apart from the caller's session, terminal, directory, descriptors and signals."""
+    """Be the timer: a small process, apart from the caller's session, terminal, directory,
+    descriptors and signals.
+    """
     for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT):
-        _signal.signal(number, _signal.SIG_IGN)  # discard what the end of the caller's session has sent
+        _signal.signal(
+            number, _signal.SIG_IGN
+        )  # discard what the end of the caller's session has sent
     detach()
     pthread_sigmask(SIG_SETMASK, ())
     if reader != 3:
@@ -277,11 +327,22 @@ def find_process(pid: int) -> "tuple[int, int]":
     try:
         stat, group = identity.read_stat(pid), int(identity.read_status(pid, b"Tgid:")[0])
         is_ours = posix.geteuid() == 0 or may_signal(posix.geteuid(), pid)
-        ours, theirs = identity.read_namespace("self", "pid"), identity.read_namespace(pid, "pid") if is_ours else ""
+        ours, theirs = (
+            identity.read_namespace("self", "pid"),
+            identity.read_namespace(pid, "pid") if is_ours else "",
+        )
     except OSError as error:
         gone = error.errno in (ENOENT, ESRCH)
-        remedy = " (root needs CAP_SYS_PTRACE for it)" if error.errno == EACCES and posix.geteuid() == 0 else ""
-        unseen = "there is no such process" if gone else f"/proc/{pid} cannot be read: {error.strerror}{remedy}"
+        remedy = (
+            " (root needs CAP_SYS_PTRACE for it)"
+            if error.errno == EACCES and posix.geteuid() == 0
+            else ""
+        )
+        unseen = (
+            "there is no such process"
+            if gone
+            else f"/proc/{pid} cannot be read: {error.strerror}{remedy}"
+        )
         raise SoloError(f"cannot hold for pid {pid}: {unseen}") from None
     reasons = {
         "the process has ended": stat.is_dead(),
@@ -289,7 +350,8 @@ def find_process(pid: int) -> "tuple[int, int]":
         "it is solo hold itself": pid == posix.getpid(),
         "it is another user's process": not is_ours,
         # Other contenders would look for it in our namespace.
-        "it is in another pid namespace (run solo hold there)": ours not in (theirs, identity.FIRST_PID_NAMESPACE),
+        "it is in another pid namespace (run solo hold there)": ours
+        not in (theirs, identity.FIRST_PID_NAMESPACE),
     }
     reason = next((reason for reason, applies in reasons.items() if applies), None)
     if reason:
@@ -298,11 +360,17 @@ def find_process(pid: int) -> "tuple[int, int]":
 
 
 def warn_of_fork(pid: int, name: str) -> None:
-    """Print a warning if the caller is a fork of `pid`, as in `( solo hold --pid $$ ... ) &`: $$ is the main shell's pid."""
+    """Print a warning if the caller is a fork of `pid`, as in `( solo hold --pid $$ ... ) &`: $$ is
+    the main shell's pid.
+    """
     caller = posix.getppid()
     try:
-        first, second = [(read_words(each), posix.readlink(f"/proc/{each}/exe")) for each in (caller, pid)]
-        if caller != pid and identity.descends_from(caller, pid) and first == second:  # it still runs what `pid` does
+        first, second = [
+            (read_words(each), posix.readlink(f"/proc/{each}/exe")) for each in (caller, pid)
+        ]
+        if (
+            caller != pid and identity.descends_from(caller, pid) and first == second
+        ):  # it still runs what `pid` does
             remedy = "for that one: solo hold --pid parent"
             say(f"{name}: held for pid {pid}, not for its subshell, pid {caller} ({remedy})")
     except OSError:
@@ -313,16 +381,22 @@ def read_words(pid: int) -> "list[bytes]":
     """Return the command line of a process, or its name in brackets if it shows none."""
     try:
         words = read_file(f"/proc/{pid}/cmdline", WORDS_SIZE).rstrip(b"\0")
-        return words.split(b"\0") if words else [b"[%b]" % read_file(f"/proc/{pid}/comm").rstrip(b"\n")]
+        return (
+            words.split(b"\0")
+            if words
+            else [b"[%b]" % read_file(f"/proc/{pid}/comm").rstrip(b"\n")]
+        )
     except OSError:
         return [b"?"]
 
 
-# --- for eval -----------------------------------------------------------------------------------------------------
+# --- for eval-------------------------------------------------------------------------------------
 
 
 class Exporter:
-    """The listener that writes shell code for `eval`: its first words fail if no more follow, as solo was killed."""
+    """The listener that writes shell code for `eval`: its first words fail if no more follow, as
+    solo was killed.
+    """
 
     def __init__(self) -> None:
         write_stdout(UNFINISHED)

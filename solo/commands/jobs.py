@@ -1,7 +1,8 @@
 """`solo doctor --crontab` and `--unit`: read crontabs or systemd units, and print what to change.
 
-Never writes a file and never runs a command of a line. A line to use is printed only if solo was tried there, as that user or with
-the settings of that unit, and has the effect of the tool that it replaces; tests/doctor/test_oracle.py compares both.
+Never writes a file and never runs a command of a line. A line to use is printed only if solo was
+tried there, as that user or with the settings of that unit, and has the effect of the tool that it
+replaces; tests/doctor/test_oracle.py compares both.
 """
 
 from __future__ import annotations
@@ -59,21 +60,30 @@ class Where(NamedTuple):
         return is_same or bool(self.shared & other.shared)
 
 
-# The lines that have one lock file, one name or the same words: one for each way in which they can differ.
+# The lines that have one lock file, one name or the same words: one for each way in which they can
+# differ.
 Groups = dict[tuple[object, ...], dict[Any, Line]]
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the findings. Return 1 if something is wrong, else 0. Raises SoloError if a named file cannot be read."""
+    """Print the findings. Return 1 if something is wrong, else 0. Raises SoloError if a named file
+    cannot be read.
+    """
     is_unit = "unit" in options
     lines = list_lines(names, is_unit)
-    rows = [row for row in describe(lines, [] if names else list_lines([], not is_unit)) if row["findings"]]
+    rows = [
+        row
+        for row in describe(lines, [] if names else list_lines([], not is_unit))
+        if row["findings"]
+    ]
     if options.get("json"):
         print(format_json(rows))
     else:
         for row in rows:
             for finding in row["findings"]:
-                print_clean(f"{finding['state']:<5}  {row['file']}:{row['line']}: {finding['text']}")
+                print_clean(
+                    f"{finding['state']:<5}  {row['file']}:{row['line']}: {finding['text']}"
+                )
             if row["use"] is not None:
                 print_clean(f"use    {row['use']}")
         print_clean(summarize(sum(bool(line.command) for line in lines), rows))
@@ -94,7 +104,11 @@ def list_lines(names: list[str], is_unit: bool) -> list[Line]:
     """Return the commands in the named files, or in all of the machine. Raises SoloError."""
     if is_unit:
         return [line for sources in read_services(names) for line in parse_unit(sources)]
-    return [line for source in (read_all(names) if names else find_crontabs()) for line in parse_crontab(source)]
+    return [
+        line
+        for source in (read_all(names) if names else find_crontabs())
+        for line in parse_crontab(source)
+    ]
 
 
 def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[str, Any]]:
@@ -114,15 +128,25 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[st
             use = None if reason else rewrite(line, groups)
             if use is None:
                 findings = [one for one in findings if one.check != "callers"]
-                findings.append(Finding(NOTE, "none", f"no line to use: {reason or 'it has control characters'}"))
+                findings.append(
+                    Finding(
+                        NOTE, "none", f"no line to use: {reason or 'it has control characters'}"
+                    )
+                )
         findings.sort(key=lambda finding: finding.state != FAILS)
-        row = {"file": line.file, "line": line.number, "state": findings[0].state if findings else NOTE}
+        row = {
+            "file": line.file,
+            "line": line.number,
+            "state": findings[0].state if findings else NOTE,
+        }
         row |= {"tool": advice.tool, "call": advice.call, "lock": advice.lock}
         yield {**row, "findings": [finding._asdict() for finding in findings], "use": use}
 
 
 def list_keys(line: Line) -> Iterator[tuple[tuple[object, ...], Any]]:
-    """Yield what other lines may have too, and in what these differ: the lock file, the names, the words of a name."""
+    """Yield what other lines may have too, and in what these differ: the lock file, the names, the
+    words of a name.
+    """
     advice, where = line.advice, find_where(line)
     if line.user and advice.lock and not (line.unit and line.unit.find_private(advice.lock)):
         yield ("lock", find_file(advice.lock)), (line.user, advice.lock)
@@ -142,7 +166,11 @@ def find_where(line: Line) -> Where | None:
     owner = unit.owner if unit else line.user
     if not owner or "SOLO_" in command or set("$%") & set(names) or via not in ("file", "socket"):
         return None
-    seen = [(key, find_file(path)) for key, path in advice.lock_files if not (unit and unit.find_private(path))]
+    seen = [
+        (key, find_file(path))
+        for key, path in advice.lock_files
+        if not (unit and unit.find_private(path))
+    ]
     shared = frozenset(map(str, seen)) | {"shared"} & advice.options.keys()
     if via == "socket":
         private = unit.find_private_network() if unit else ""
@@ -151,7 +179,13 @@ def find_where(line: Line) -> Where | None:
         return None
     private = unit.find_private(names) if unit else ""
     is_own = not names or unit is not None and (unit.has_made_up_user or unit.is_made(names))
-    return Where(names and os.path.realpath(names), owner, is_own, private and f"{private} of {line.file}", shared)
+    return Where(
+        names and os.path.realpath(names),
+        owner,
+        is_own,
+        private and f"{private} of {line.file}",
+        shared,
+    )
 
 
 def find_file(path: str) -> object:
@@ -166,7 +200,9 @@ def find_file(path: str) -> object:
 
 
 def compare(line: Line, groups: Groups) -> Iterator[Finding]:
-    """Yield a note for each name, or words without -n, that another line has too and that will surprise the user."""
+    """Yield a note for each name, or words without -n, that another line has too and that will
+    surprise the user.
+    """
     for key, own in list_keys(line):
         others = groups[key]
         if key[0] == "name":
@@ -175,12 +211,19 @@ def compare(line: Line, groups: Groups) -> Iterator[Finding]:
             first = [one for other, one in islice(others.items(), 4) if other != own][:3]
             places = ", ".join([f"{one.file}:{one.number}" for one in first])
             places += f" and {len(others) - 1 - len(first)} more" * (len(others) > 4)
-            text = f"without -n its name is that of {places}: they skip each other (add another -n NAME to each)"
+            text = (
+                f"without -n its name is that of {places}: they skip each other (add another -n "
+                "NAME to each)"
+            )
             yield Finding(NOTE, "twins", text)
 
 
-def compare_names(name: str, line: Line, own: Where, others: dict[Where, Line]) -> Iterator[Finding]:
-    """Yield a note for the lines that have the name of this one elsewhere: as another user, or in another directory."""
+def compare_names(
+    name: str, line: Line, own: Where, others: dict[Where, Line]
+) -> Iterator[Finding]:
+    """Yield a note for the lines that have the name of this one elsewhere: as another user, or in
+    another directory.
+    """
     users, places = dict[str, str](), dict[str, str]()
     for where, one in others.items():
         at = f"{one.file}:{one.number}"
@@ -192,10 +235,16 @@ def compare_names(name: str, line: Line, own: Where, others: dict[Where, Line]) 
         else:
             users.setdefault(one.user, f"{one.user} ({at})")
     if users:
-        text = f"-n {name} does not exclude that of {', '.join(users.values())}: each user has separate names"
+        text = (
+            f"-n {name} does not exclude that of {', '.join(users.values())}: each user has "
+            "separate names"
+        )
         yield Finding(NOTE, "users", f"{text} (add the same --dir to these lines)")
     if places:
-        text = f"-n {name} does not exclude that of {', '.join(places.values())}: each place has separate names"
+        text = (
+            f"-n {name} does not exclude that of {', '.join(places.values())}: each place has "
+            "separate names"
+        )
         yield Finding(NOTE, "directories", f"{text} (give these lines one directory of one user)")
 
 
@@ -208,7 +257,11 @@ def find_reason(line: Line, groups: Groups) -> str:
         return place.problem or place.unknown
     if len({user for user, _ in list_lockers(line, groups)}) > 1:
         return f"lines of several users lock {lock}, and each user has separate names"
-    return "" if find_lock_name(line, groups) else f"other lines lock {lock} by another path (use one path)"
+    return (
+        ""
+        if find_lock_name(line, groups)
+        else f"other lines lock {lock} by another path (use one path)"
+    )
 
 
 def list_lockers(line: Line, groups: Groups) -> set[tuple[str, str]]:
@@ -217,7 +270,8 @@ def list_lockers(line: Line, groups: Groups) -> set[tuple[str, str]]:
 
 
 def find_lock_name(line: Line, groups: Groups) -> str:
-    """Return the name for a line: that of its lock file as typed, unless other lines reach the file by another path.
+    """Return the name for a line: that of its lock file as typed, unless other lines reach the file
+    by another path.
 
     As typed, so that a link of a deployment that leads elsewhere tomorrow makes no other name.
     """
@@ -229,7 +283,8 @@ def find_line_place(line: Line) -> Place:
     """Return how the line can call solo and keep names."""
     if line.unit is None or line.place is None:
         return find_place(line.user, line.variables.get("PATH", CRON_PATH), line.asked)
-    # The directory of a unit that systemd makes or names, or that no other process sees, cannot be tried.
+    # The directory of a unit that systemd makes or names, or that no other process sees, cannot be
+    # tried.
     asked = line.asked
     is_own = "%" in asked or line.unit.is_made(asked) or line.unit.find_private(asked)
     tried = find_place(line.user, None, None if is_own else asked)
@@ -241,22 +296,33 @@ def rewrite(line: Line, groups: Groups) -> str | None:
     place, edit, text = find_line_place(line), line.advice.edit, line.command
     solo = place.solo if line.advice.is_bare else find_solo()
     if edit is not None:
-        text = f"{text[: edit[0]]}{solo} -n {find_lock_name(line, groups)} {edit[2]}{text[edit[1] :]}"
+        text = (
+            f"{text[: edit[0]]}{solo} -n {find_lock_name(line, groups)} {edit[2]}{text[edit[1] :]}"
+        )
     whole = line.head + text + line.tail
     whole = whole if set("\"'\\%") & set(whole) else whole.replace("\t", " ")
     return whole if whole.isprintable() else None
 
 
 def judge(line: Line) -> Iterator[Finding]:
-    """Yield what prevents that a line with solo runs: its call, its user, or the settings of its unit."""
+    """Yield what prevents that a line with solo runs: its call, its user, or the settings of its
+    unit.
+    """
     advice, ours = line.advice, find_solo()
     if "via" in advice.options or {"SOLO_VIA"} & line.variables.keys():
         return
     place = find_line_place(line)
-    if advice.solo[:1] == "/" and not os.path.exists(advice.solo) and "%" not in advice.solo and os.geteuid() == 0:
+    if (
+        advice.solo[:1] == "/"
+        and not os.path.exists(advice.solo)
+        and "%" not in advice.solo
+        and os.geteuid() == 0
+    ):
         yield Finding(FAILS, "path", f"{advice.solo} is not there (solo is {ours})")
     elif advice.solo[:1] != "/" and advice.is_bare and place.solo != "solo" and line.unit is None:
-        yield Finding(FAILS, "path", f"cron does not find solo in the PATH of this line (write {ours})")
+        yield Finding(
+            FAILS, "path", f"cron does not find solo in the PATH of this line (write {ours})"
+        )
     if advice.runs and place.problem and not line.is_set_apart:
         yield Finding(FAILS, "place", place.problem)
 
@@ -279,7 +345,9 @@ def check_plan(line: Line) -> Iterator[Finding]:
 
 
 def check_program(line: Line) -> Iterator[Finding]:
-    """Yield a note if the user of an entry would not find its command in the PATH that the entry has."""
+    """Yield a note if the user of an entry would not find its command in the PATH that the entry
+    has.
+    """
     advice, uid = line.advice, find_uid(line.user)
     word, *rest = advice.words or [""]
     is_known = line.unit is None and advice.is_bare and SAFE.fullmatch(word) and word.find("/") < 1
@@ -291,7 +359,12 @@ def check_program(line: Line) -> Iterator[Finding]:
             return str(error)
         return None
 
-    if is_known and uid is not None and os.geteuid() in (0, uid) and (missing := call_as(line.user, search)):
+    if (
+        is_known
+        and uid is not None
+        and os.geteuid() in (0, uid)
+        and (missing := call_as(line.user, search))
+    ):
         yield Finding(NOTE, "command", missing)
 
 
@@ -300,26 +373,45 @@ def check_program(line: Line) -> Iterator[Finding]:
 
 def check_schedule(line: Line) -> Iterator[Finding]:
     """Yield a note if the next start comes before the usual run of a line with solo ends."""
-    options, gap, name, uid = line.advice.options, find_gap(line.times), find_name(line), find_uid(line.user)
-    if gap is None or uid is None or not name or OVERLAPS & options.keys() or os.geteuid() not in (0, uid):
+    options, gap, name, uid = (
+        line.advice.options,
+        find_gap(line.times),
+        find_name(line),
+        find_uid(line.user),
+    )
+    if (
+        gap is None
+        or uid is None
+        or not name
+        or OVERLAPS & options.keys()
+        or os.geteuid() not in (0, uid)
+    ):
         return
     words = list(map(encode, line.advice.words))
     seen = call_as(line.user, lambda: read_starts(line.asked or None, name, words))
     usual, is_outgrown, skips, starts = seen or (0, False, 0, 0)
     if usual > gap * 60 or is_outgrown:
-        spans = f"the usual run takes {format_rough(usual)}, the next start comes after {format_duration(gap * 60)}"
+        spans = (
+            f"the usual run takes {format_rough(usual)}, the next start comes after "
+            f"{format_duration(gap * 60)}"
+        )
         skipped = f": {skips} of the last {starts} starts were skipped" if skips else ""
         yield Finding(NOTE, "outgrown", f"{line.times}: {spans}{skipped} (start it less often)")
 
 
 def find_name(line: Line) -> str:
-    """Return the name under which the runs of a line are in the history, "" if it is not certain."""
+    """Return the name under which the runs of a line are in the history, "" if it is not
+    certain.
+    """
     names = line.advice.names
     return names[0] if names and not set("%$") & set(names[0]) and not line.is_set_apart else ""
 
 
-def read_starts(asked: str | None, name: str, words: list[bytes]) -> tuple[float, bool, int, int] | None:
-    """Return (seconds of the usual run of a command, whether it is outgrown, skips among its last starts, these).
+def read_starts(
+    asked: str | None, name: str, words: list[bytes]
+) -> tuple[float, bool, int, int] | None:
+    """Return (seconds of the usual run of a command, whether it is outgrown, skips among its last
+    starts, these).
 
     None for too few runs.
     """

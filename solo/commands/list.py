@@ -28,7 +28,9 @@ STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the tickets of `names` and the names nested in them, or all. Return 125 if one is unreadable or unknown."""
+    """Print the tickets of `names` and the names nested in them, or all. Return 125 if one is
+    unreadable or unknown.
+    """
     if "json" in options and "null" in options:
         raise UsageError("--null and --json exclude each other")
     via = options.get("via")
@@ -43,7 +45,9 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     unknown = [name for name in absent if report_unknown(name, options, "list")]
     if options.get("null"):
         # Each name once, in the bytes of the file system. No name can contain a NUL byte.
-        sys.stdout.buffer.write(b"".join(encode(name) + b"\0" for name in dict.fromkeys(row["name"] for row in rows)))
+        sys.stdout.buffer.write(
+            b"".join(encode(name) + b"\0" for name in dict.fromkeys(row["name"] for row in rows))
+        )
     else:
         add_usual(rows, options.get("dir"))
         if options.get("json"):
@@ -51,18 +55,31 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         else:
             where = describe_place(options) + (", and by sockets" if via is None else "")
             more = "" if options.get("dir") else "each user has separate names; "
-            empty = f"no locks {'held' if complete else 'readable'}: {where}\n({more}solo list --all shows idle ones)"
+            empty = (
+                f"no locks {'held' if complete else 'readable'}: {where}\n({more}solo list "
+                "--all shows idle ones)"
+            )
             print_rows(*make_table(COLUMNS, rows, via), "STATE", STYLES, empty)
-            lost += [f"{row['name']}: {format_holder(row)}: {row['silent']}" for row in rows if row["silent"]]
+            lost += [
+                f"{row['name']}: {format_holder(row)}: {row['silent']}"
+                for row in rows
+                if row["silent"]
+            ]
             for text in lost:
                 say(text)
     return 0 if complete and not unknown else SoloError.status
 
 
 def find_lost(row: Row, ticket: Any) -> list[str]:
-    """Return [what to do about the ticket of `row`], if it is of a process that nobody here can see."""
+    """Return [what to do about the ticket of `row`], if it is of a process that nobody here can
+    see.
+    """
     remedy = describe_release(ticket)
-    return [f"{row['name']}: {describe_owner(ticket)} cannot be seen from here{remedy}"] if remedy else []
+    return (
+        [f"{row['name']}: {describe_owner(ticket)} cannot be seen from here{remedy}"]
+        if remedy
+        else []
+    )
 
 
 def format_holder(row: Row) -> str:
@@ -70,7 +87,9 @@ def format_holder(row: Row) -> str:
 
 
 def add_usual(rows: list[Row], directory: str | None) -> None:
-    """Add to the rows how long such a run usually takes, None if that is unknown, and whether it runs long."""
+    """Add to the rows how long such a run usually takes, None if that is unknown, and whether it
+    runs long.
+    """
     for row in rows:
         row.update(usual=None, usual_range=None, overdue=False)
         if row["state"] != "waiting" and row["via"] == FILE and row["since"] is not None:
@@ -90,8 +109,9 @@ def collect(
 ) -> tuple[list[Row], bool]:
     """Return ([a row per living ticket, by name and order of arrival], whether all could be read).
 
-    `via` None looks for files and sockets. `report` gets a line for each error, `visit` each row with its open ticket.
-    Without `names`, a name that only another user can use is left out, and counts as read.
+    `via` None looks for files and sockets. `report` gets a line for each error, `visit` each row
+    with its open ticket. Without `names`, a name that only another user can use is left out, and
+    counts as read.
     """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
@@ -107,9 +127,14 @@ def collect(
                 complete = complete and not names and isinstance(ticket, ForeignName)
                 continue
             record = ticket.read_record()
-            # The nested name of a parent's hold is listed, and the first name of a pair made from a command.
-            is_for_nested = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
-            is_second = record is not None and record.is_pair and queue.shorten(name) != record.names[0]
+            # The nested name of a parent's hold is listed, and the first name of a pair made from a
+            # command.
+            is_for_nested = (
+                ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
+            )
+            is_second = (
+                record is not None and record.is_pair and queue.shorten(name) != record.names[0]
+            )
             if not is_for_nested and (name in names or not is_second):
                 rows.append(make_row(name, where, ticket, record))
                 show_slot(rows[-1], ticket, directory, where)
@@ -119,7 +144,9 @@ def collect(
 
 
 def show_slot(row: Row, ticket: Any, directory: str | None, where: str) -> None:
-    """Put the command's slot into the row of a hold: if it has a pair of names, that of the second."""
+    """Put the command's slot into the row of a hold: if it has a pair of names, that of the
+    second.
+    """
     first = ticket.record
     if row["slot"] is None or row["state"] == "waiting" or not first.is_pair:
         return
@@ -137,7 +164,9 @@ def show_slot(row: Row, ticket: Any, directory: str | None, where: str) -> None:
 
 
 def look_at(queue: Any, files: list[str]) -> Iterator[Any]:
-    """Yield each living ticket of `files`, holds first, or why it cannot be read. The caller closes it."""
+    """Yield each living ticket of `files`, holds first, or why it cannot be read. The caller closes
+    it.
+    """
     if isinstance(queue, SoloError):
         yield queue
         return
@@ -153,8 +182,12 @@ def look_at(queue: Any, files: list[str]) -> Iterator[Any]:
             ticket.close()
 
 
-def find_queues(directory: str | None, via: str | None, origin: Any, names: list[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield (name, "file" or "socket", queue or SoloError that refuses it, files of tickets), as `collect` wants."""
+def find_queues(
+    directory: str | None, via: str | None, origin: Any, names: list[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield (name, "file" or "socket", queue or SoloError that refuses it, files of tickets), as
+    `collect` wants.
+    """
     if via in (None, FILE) and (base := open_existing(directory)):
         for name, place, files in find_files(base, names):
             queue: Any = place if isinstance(place, SoloError) else FileQueue(place, origin)
@@ -170,13 +203,19 @@ def find_queues(directory: str | None, via: str | None, origin: Any, names: list
 
 
 def format_pid(row: Row, key: str) -> Any:
-    """Return our pid of the `launcher` or `child`; the record's with a ? if we cannot see the process; or None."""
+    """Return our pid of the `launcher` or `child`; the record's with a ? if we cannot see the
+    process; or None.
+    """
     return f"{row['claims'][key]}?" if key in row["claims"] else row[key]
 
 
 def format_user(row: Row) -> Any:
     """Return the owner of the ticket, and the other user that its record claims, if any."""
-    return f"{row['user']} (claims {row['claims']['user']})" if "user" in row["claims"] else row["user"]
+    return (
+        f"{row['user']} (claims {row['claims']['user']})"
+        if "user" in row["claims"]
+        else row["user"]
+    )
 
 
 def format_mode(row: Row) -> Any:
@@ -215,21 +254,31 @@ CELLS: dict[str, Callable[[Row], object]] = {
     "VIA": name_backend,
     "COMMAND": lambda row: " ".join(row["command"]),
 }
-# Columns for what only some rows have. A container may be another host. Of one name by two backends, each has a holder.
+# Columns for what only some rows have. A container may be another host. Of one name by two
+# backends, each has a holder.
 NEEDED: dict[str, Callable[[list[Row], str | None], bool]] = {
     "USUAL": lambda rows, via: any(row["usual"] is not None for row in rows),
     "VIA": lambda rows, via: len(set(map(name_backend, rows))) > 1,
-    "HOST": lambda rows, via: via not in (None, *LOCAL_BACKENDS) or differs(rows, "host", posix.uname().nodename),
+    "HOST": lambda rows, via: (
+        via not in (None, *LOCAL_BACKENDS) or differs(rows, "host", posix.uname().nodename)
+    ),
     "DIRECTORY": lambda rows, via: differs(rows, "directory", posix.readlink("/proc/self/cwd")),
     NOTE: lambda rows, via: any(row["note"] for row in rows),
 }
 
 
 def make_table(
-    columns: Sequence[str], rows: list[Row], via: str | None = None, **others: Callable[[Row], object]
+    columns: Sequence[str],
+    rows: list[Row],
+    via: str | None = None,
+    **others: Callable[[Row], object],
 ) -> tuple[Any, Any]:
-    """Return (those of `columns` that are needed, lines of cells), by CELLS and the functions `others`."""
+    """Return (those of `columns` that are needed, lines of cells), by CELLS and the functions
+    `others`.
+    """
     cells = {**CELLS, **others}
     shown = [column for column in columns if column not in NEEDED or NEEDED[column](rows, via)]
-    looks = [cells.get(column, lambda row, column=column: row[column.lower()] or "-") for column in shown]
+    looks = [
+        cells.get(column, lambda row, column=column: row[column.lower()] or "-") for column in shown
+    ]
     return shown, [[look(row) for look in looks] for row in rows]

@@ -1,4 +1,6 @@
-"""Tools that run a command under a lock, and the same options of solo. tests/doctor/test_oracle.py runs them."""
+"""Tools that run a command under a lock, and the same options of solo. tests/doctor/test_oracle.py
+runs them.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,15 @@ from solo.command import make_name
 from solo.commands.shell_line import ASSIGNMENT, Command, Unclear, Word
 from solo.errors import UsageError
 
-SAFE = re.compile(r"[\w.:+@,/=-]+", re.ASCII)  # words that are the same in a shell, a unit and a crontab
+SAFE = re.compile(
+    r"[\w.:+@,/=-]+", re.ASCII
+)  # words that are the same in a shell, a unit and a crontab
 BACKGROUND = re.compile(r"(?=.* ).*[^&>|]&\s*(?:$|[^&>\s])")  # in a string for a shell
-STARTERS = frozenset("start-stop-daemon daemonize daemon".split())  # they return, and leave a process
-# Programs that execute another one: their options as for getopt(3), and how many words come before the command.
+STARTERS = frozenset(
+    "start-stop-daemon daemonize daemon".split()
+)  # they return, and leave a process
+# Programs that execute another one: their options as for getopt(3), and how many words come before
+# the command.
 WRAPPERS = {
     **dict.fromkeys(("env", "exec", "nohup", "setsid", "chronic"), ("", 0)),
     "nice": ("0123456789n: adjustment=", 0),
@@ -25,7 +32,9 @@ WRAPPERS = {
 
 
 class Tool(NamedTuple):
-    """`options` are as for getopt(3), `rules` solo's for each set of them. A child `keeps` the lock of some tools."""
+    """`options` are as for getopt(3), `rules` solo's for each set of them. A child `keeps` the lock
+    of some tools.
+    """
 
     call: str | None  # flock or fcntl: the system call by which it locks the file
     options: str
@@ -34,12 +43,21 @@ class Tool(NamedTuple):
     lock: str = ""  # the options that have the file; else it is the first operand
 
 
-LONG = {"wait": "w", "timeout": "w", "conflict-exit-code": "E", "nonblock": "n", "nb": "n", "shared": "s"}
+LONG = {
+    "wait": "w",
+    "timeout": "w",
+    "conflict-exit-code": "E",
+    "nonblock": "n",
+    "nb": "n",
+    "shared": "s",
+}
 LONG |= {"exclusive": "x", "close": "o", "no-fork": "F", "fcntl": "f", "port": "p", "silent": "s"}
 LONG_FLOCK = " wait= timeout= conflict-exit-code= nonblock nb shared exclusive close no-fork fcntl"
 FOREVER, EXIT_0 = "--wait forever", "-q -E 0"
 # fmt: off
-FLOCK = {"": FOREVER, "E": FOREVER, "n": "-q -E 1", "En": "-q -E {E}", "w": "-q -E 1 --wait {w}", "Ew": "-q -E {E} --wait {w}"}
+FLOCK = {"": FOREVER, "E": FOREVER, "n": "-q -E 1", "En": "-q -E {E}", "w": (
+                                                                            "-q -E 1 --wait "
+                                                                            "{w}"), "Ew": "-q -E {E} --wait {w}"}
 TOOLS = {
     "flock": Tool("flock", f"nw:E:xeoFfs{LONG_FLOCK}", FLOCK, keeps=True),
     "lckdo": Tool("fcntl", "qwW:exs", {"": "", "q": "-q", "w": FOREVER, "W": "--wait {W}", "Wq": "-q --wait {W}"}),
@@ -47,7 +65,9 @@ TOOLS = {
     "s6-setlock": Tool("fcntl", "nNrw", {"": FOREVER, "n": "-E 1"}),
     "chpst": Tool("flock", "l:L:", {"l": FOREVER, "L": "-E 111"}, keeps=True, lock="lL"),
     "with-lock-ex": Tool("fcntl", "wfq", {"w": FOREVER, "f": "-E 255", "q": EXIT_0}),
-    "runlock": Tool("fcntl", "f:t:", {"f": "-q -E 73 --wait 5", "ft": "-q -E 73 --wait {t}"}, lock="f"),
+    "runlock": Tool("fcntl", "f:t:", {"f": (
+                                           "-q -E 73 --wait "
+                                           "5"), "ft": "-q -E 73 --wait {t}"}, lock="f"),
     "run-one": Tool(None, "", {"": "-q -E 1"}, keeps=True),
     # of Timothy Kay: binds a port of a loopback address that has the uid in it
     "solo": Tool(None, " port= silent", {"p": "-E 98", "ps": EXIT_0}, keeps=True),
@@ -59,7 +79,9 @@ MENTION = re.compile(rf"(?:^|[\s/|&;(`'\"])({NAMES}|solo(?=\s+-(?:port|silent)\b
 
 
 class Guard(NamedTuple):
-    """A tool that guards a command: from `start` to `end` it becomes solo. `key` names a lock that has no file."""
+    """A tool that guards a command: from `start` to `end` it becomes solo. `key` names a lock that
+    has no file.
+    """
 
     tool: str
     call: str | None
@@ -78,11 +100,20 @@ def find_guard(command: Command, shell: str) -> Guard | None:
     """Return the guard of the command, None if it has none. Raises Unclear."""
     words = skip_wrappers(command.plain)
     name = words[0].program if words and words[0].text else ""
-    is_ours = name == "solo" and not re.match(r"-port=\d+$|-silent$", "".join(word.raw for word in words[1:2]))
-    if name not in TOOLS or is_ours or name == "chpst" and not any(word.raw[:2] in ("-l", "-L") for word in words):
+    is_ours = name == "solo" and not re.match(
+        r"-port=\d+$|-silent$", "".join(word.raw for word in words[1:2])
+    )
+    if (
+        name not in TOOLS
+        or is_ours
+        or name == "chpst"
+        and not any(word.raw[:2] in ("-l", "-L") for word in words)
+    ):
         return None
     found, at = take_options(words, TOOLS[name].options)
-    guard = make_guard(words, at, {LONG.get(key, key): value for key, value in found.items()}, TOOLS[name])
+    guard = make_guard(
+        words, at, {LONG.get(key, key): value for key, value in found.items()}, TOOLS[name]
+    )
     if name == "flock" and words[at + 1].raw in ("-c", "--command"):
         if len(words) != at + 3 or not SAFE.fullmatch(shell) or "SHELL=" in str(command.words):
             raise Unclear("-c")
@@ -95,12 +126,16 @@ def find_guard(command: Command, shell: str) -> Guard | None:
 
 
 def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) -> Guard:
-    """Return the guard by a tool with options, whose operands begin at word `at`. Raises Unclear."""
+    """Return the guard by a tool with options, whose operands begin at word `at`. Raises
+    Unclear.
+    """
     name, key, lock = words[0].program, "", None
     letters = "".join(sorted(given.keys() & set("".join(tool.rules))))
     if letters not in tool.rules:
         raise Unclear(f"its options {letters}" if letters else "no option")
-    typed = tool.rules[letters].format(**given) + " --shared" * bool({"r", "s"} & given.keys() - set(letters))
+    typed = tool.rules[letters].format(**given) + " --shared" * bool(
+        {"r", "s"} & given.keys() - set(letters)
+    )
     typed = typed.replace("--wait 0", FOREVER) if given.get("t") == "0" else typed
     if name == "run-one":  # it locks a file of the user that is called by a hash of the words
         texts = [word.text or "" for word in words[1:]]
@@ -123,15 +158,33 @@ def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) ->
     call = "fcntl" if name == "flock" and "f" in given else tool.call
     keeps = tool.keeps and "o" not in given
     is_lost = name == "flock" and "o" in given or name == "lckdo" and "e" not in given
-    leaves = keeps and any(word.program in STARTERS or BACKGROUND.search(word.known) for word in words[at:])
-    return Guard(name, call, lock, typed.strip(), words[0].start, words[at].start, key, "", keeps, leaves, is_lost)
+    leaves = keeps and any(
+        word.program in STARTERS or BACKGROUND.search(word.known) for word in words[at:]
+    )
+    return Guard(
+        name,
+        call,
+        lock,
+        typed.strip(),
+        words[0].start,
+        words[at].start,
+        key,
+        "",
+        keeps,
+        leaves,
+        is_lost,
+    )
 
 
 def take_options(words: list[Word], options: str) -> tuple[dict[str, str], int]:
-    """Return ({option without its hyphens: value}, the number of the first word after them). Raises Unclear."""
+    """Return ({option without its hyphens: value}, the number of the first word after them). Raises
+    Unclear.
+    """
     short, *long = options.split(" ")
     try:
-        found, rest = getopt([re.sub("^-(?=port=|silent$)", "--", word.known) for word in words[1:]], short, long)
+        found, rest = getopt(
+            [re.sub("^-(?=port=|silent$)", "--", word.known) for word in words[1:]], short, long
+        )
     except GetoptError as error:
         raise Unclear(error.msg) from None
     at = len(words) - len(rest)
@@ -141,7 +194,9 @@ def take_options(words: list[Word], options: str) -> tuple[dict[str, str], int]:
 
 
 def skip_wrappers(words: list[Word]) -> list[Word]:
-    """Return the words from the first program on that is no wrapper; those of a wrapper used in an unknown way."""
+    """Return the words from the first program on that is no wrapper; those of a wrapper used in an
+    unknown way.
+    """
     while words and words[0].program in WRAPPERS:
         options, more = WRAPPERS[words[0].program]
         try:

@@ -34,7 +34,9 @@ def check_via(where: str) -> None:
 
 
 def open_queue(name: str, options: dict[str, Any], origin: Any) -> Any:
-    """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is refused."""
+    """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is
+    refused.
+    """
     via = options.get("via", FILE)
     check_via(via)
     if via == SOCKET:
@@ -49,9 +51,11 @@ def open_queue(name: str, options: dict[str, Any], origin: Any) -> Any:
 
 
 def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: Any = None) -> Any:
-    """Do as acquire_names, but act on nothing. `watch` is called where it would wait; then it looks again.
+    """Do as acquire_names, but act on nothing. `watch` is called where it would wait; then it looks
+    again.
 
-    `check` is called with the directory of all names and the parts of a name that has none. Raises Busy, SoloError.
+    `check` is called with the directory of all names and the parts of a name that has none. Raises
+    Busy, SoloError.
     """
     from solo.acquire import acquire_names
     from solo.contention.judge import Nowhere, Rehearsal
@@ -91,19 +95,29 @@ def check_words(words: list[str], names: list[str]) -> None:
 
 
 def check_units(words: list[str], flags: list[str], directory: str | None) -> None:
-    """Raise UsageError for a duration of two words after one of `flags`, as `-k 5 m`, unless m is a known name."""
+    """Raise UsageError for a duration of two words after one of `flags`, as `-k 5 m`, unless m is a
+    known name.
+    """
     for flag, number, unit in zip(words, words[1:], words[2:]):
         if flag in flags and number.isdecimal():
             from solo.text.hints import UNITS_OF_TIME
 
             if unit.lower() in UNITS_OF_TIME and not has_traces(unit, directory):
                 remedy = f"for a name {unit}: {flag} {number}s {unit}"
-                raise UsageError(f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h ({remedy})")
+                raise UsageError(
+                    f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h ({remedy})"
+                )
 
 
 def check_known(name: str, options: dict[str, Any], verb: str) -> None:
-    """Raise SoloError if `name` left no traces: it may be mistyped, or another user's. All are known without files."""
-    if options.get("via", FILE) != FILE or "allow_unknown" in options or has_traces(name, options.get("dir")):
+    """Raise SoloError if `name` left no traces: it may be mistyped, or another user's. All are
+    known without files.
+    """
+    if (
+        options.get("via", FILE) != FILE
+        or "allow_unknown" in options
+        or has_traces(name, options.get("dir"))
+    ):
         return
     from difflib import get_close_matches
 
@@ -129,7 +143,9 @@ def report_unknown(name: str, options: dict[str, Any], verb: str) -> bool:
 
 
 def visit_queue(name: str, options: dict[str, Any], visit: Any, origin: Any = None) -> Any:
-    """Return what `visit` returns for the queue of `name`, or for None if the name was never used. Raises SoloError."""
+    """Return what `visit` returns for the queue of `name`, or for None if the name was never used.
+    Raises SoloError.
+    """
     queue = open_queue(name, options, origin or read_origin())
     try:
         return visit(queue)
@@ -139,11 +155,16 @@ def visit_queue(name: str, options: dict[str, Any], visit: Any, origin: Any = No
 
 
 def visit_queues(names: list[str], options: dict[str, Any], visit: Any) -> bool:
-    """Call `visit(name, queue or None)` for each name, and print errors. Return whether every visit returned True."""
+    """Call `visit(name, queue or None)` for each name, and print errors. Return whether every visit
+    returned True.
+    """
     origin, complete = read_origin(), True
     for name in names:
         try:
-            complete = visit_queue(name, options, lambda queue, name=name: visit(name, queue), origin) and complete
+            complete = (
+                visit_queue(name, options, lambda queue, name=name: visit(name, queue), origin)
+                and complete
+            )
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
@@ -151,20 +172,29 @@ def visit_queues(names: list[str], options: dict[str, Any], visit: Any) -> bool:
 
 
 def open_names(directory: str | None, *names: str) -> Directory:
-    """Open the directory of all names, or of one. Raises SoloError, or FileNotFoundError if it is missing."""
+    """Open the directory of all names, or of one. Raises SoloError, or FileNotFoundError if it is
+    missing.
+    """
     parts = [part for name in names for part in split_name(name)]
     return open_below(open_base(find_base(directory), directory), parts)
 
 
-def open_existing(directory: str | None, open_one: Any = open_names, *names: str) -> Directory | None:
-    """Return what open_names, or open_place of the journals, returns, None if it is missing. Raises SoloError."""
+def open_existing(
+    directory: str | None, open_one: Any = open_names, *names: str
+) -> Directory | None:
+    """Return what open_names, or open_place of the journals, returns, None if it is missing. Raises
+    SoloError.
+    """
     try:
         return open_one(directory, *names)  # type: ignore[no-any-return]
     except FileNotFoundError:
         return None
 
 
-PLACES = (open_names, open_place)  # where a name can be: in that of the journals also by a file of --once-per
+PLACES = (
+    open_names,
+    open_place,
+)  # where a name can be: in that of the journals also by a file of --once-per
 
 
 def has_traces(name: str, directory: str | None) -> bool:
@@ -181,7 +211,9 @@ def has_traces(name: str, directory: str | None) -> bool:
 
 
 def list_known(directory: str | None) -> Iterator[str]:
-    """Yield every name that has a directory, a journal or a file of --once-per, some of them twice."""
+    """Yield every name that has a directory, a journal or a file of --once-per, some of them
+    twice.
+    """
     for open_one in PLACES:
         try:
             base = open_one(directory)
@@ -200,7 +232,11 @@ def describe_place(options: dict[str, Any]) -> str:
     user = find_user(posix.geteuid())
     if options.get("via") == SOCKET:
         return f"names of {user}, by sockets"
-    return f"names in {options['dir']}" if options.get("dir") else f"names of {user}, in {find_base(None)}"
+    return (
+        f"names in {options['dir']}"
+        if options.get("dir")
+        else f"names of {user}, in {find_base(None)}"
+    )
 
 
 def describe_engine(options: dict[str, Any]) -> str:
@@ -211,7 +247,9 @@ def describe_engine(options: dict[str, Any]) -> str:
 
 
 def open_living(queue: Any, wanted: Any = is_published, key: Any = None) -> Iterator[Any]:
-    """Yield the living tickets whose files are `wanted`, by `key`, else holds first. The caller closes them."""
+    """Yield the living tickets whose files are `wanted`, by `key`, else holds first. The caller
+    closes them.
+    """
     for file in sorted(filter(wanted, queue.list_files()), key=key):
         ticket = queue.open_ticket(file)
         if ticket is not None and ticket.state in (LIVE, ORPHANED):
@@ -226,5 +264,9 @@ def warn_of_program(words: list[str]) -> None:
 
     directory = decode(posix.environ.get(b"SOLO_DIR", b""))
     plain = [name for name in words[1:] if name[:1] not in "-/%." and not name.isdecimal()]
-    if any(has_traces(name, directory) for name in plain) or posix.isatty(2) and (words[0] == "kill" or not words[1:]):
+    if (
+        any(has_traces(name, directory) for name in plain)
+        or posix.isatty(2)
+        and (words[0] == "kill" or not words[1:])
+    ):
         say(f"{words[0]} is run as COMMAND (did you mean {MEANINGS[words[0]]}?)")

@@ -1,4 +1,5 @@
-"""`solo metrics`: every name in Prometheus's text format, for example for the textfile collector of node_exporter.
+"""`solo metrics`: every name in Prometheus's text format, for example for the textfile collector of
+node_exporter.
 
 Not OpenMetrics: that collector and promtool would not see that a counter of OpenMetrics is one.
 """
@@ -29,8 +30,12 @@ from solo.text.users import find_user
 from solo.text.width import clean
 
 MODE = 0o644  # of a new file: its reader is another user
-SUFFIXES = {"gauge": ("",), "counter": ("",), "summary": ("_sum", "_count")}  # of the samples of a family
-# A name has few runs a day: a histogram of them would be a dozen of nearly empty series for each name.
+SUFFIXES = {
+    "gauge": ("",),
+    "counter": ("",),
+    "summary": ("_sum", "_count"),
+}  # of the samples of a family
+# A name has few runs a day: a histogram would be a dozen of nearly empty series for each name.
 # fmt: off
 FAMILIES = (
     ("solo_engine_up", "gauge", "Whether the engine answered."),
@@ -50,19 +55,24 @@ FAMILIES = (
     ("solo_overdue_after_seconds", "gauge", "Seconds after which a command is overdue."),
     ("solo_wait_seconds", "summary", "Seconds for which commands waited before they started."),
     ("solo_last_success_timestamp_seconds", "gauge", "When a command last ended with status 0."),
-    ("solo_last_failure_timestamp_seconds", "gauge", "When a command last failed, or one started whose launcher was killed too."),
-    ("solo_killed_runs", "gauge", "Commands in the journal that were killed together with their launchers."),
+    ("solo_last_failure_timestamp_seconds", "gauge", "When a command last failed, or one started "
+                                                     "whose launcher was killed too."),
+    ("solo_killed_runs", "gauge", "Commands in the journal that were killed together with their "
+                                  "launchers."),
 )
 # fmt: on
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print the metrics, or replace the file of --output. Return 125 if a name cannot be read or an engine refuses us; the
-    others are there.
+    """Print the metrics, or replace the file of --output. Return 125 if a name cannot be read or an
+    engine refuses us; the others are there.
     """
     samples, generated, complete = collect_samples(options, names)
     # A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
-    common = {"dir": os.path.abspath(find_base(options.get("dir"))), "user": find_user(os.geteuid())}
+    common = {
+        "dir": os.path.abspath(find_base(options.get("dir"))),
+        "user": find_user(os.geteuid()),
+    }
     text = format_metrics(samples, generated, common)
     if "output" in options:
         write_atomically(options["output"], text)
@@ -74,7 +84,9 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
 
 def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...]:
-    """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all could be read)."""
+    """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all
+    could be read).
+    """
     samples, readable, origin, histories = {}, True, read_origin(), {}
     generated: set[str] = set()
     living: set[tuple[str, int]] = set()
@@ -106,8 +118,12 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
     return samples, generated, complete and readable
 
 
-def collect_rows(samples: dict[tuple[str, str], Any], options: dict[str, Any], names: list[str], visit: Any) -> Any:
-    """Return what `collect` does. Of an engine that fails there are no rows, but a sample of no name."""
+def collect_rows(
+    samples: dict[tuple[str, str], Any], options: dict[str, Any], names: list[str], visit: Any
+) -> Any:
+    """Return what `collect` does. Of an engine that fails there are no rows, but a sample of no
+    name.
+    """
     if not is_engine(options):
         return collect(options.get("dir"), options.get("via"), names, visit=visit)
     up = samples.setdefault(("", describe_engine(options)), {"solo_engine_up": 0})
@@ -117,17 +133,25 @@ def collect_rows(samples: dict[tuple[str, str], Any], options: dict[str, Any], n
         raise
     except SoloError as error:
         say(str(error))
-        return [], isinstance(error, Unreachable)  # that one is reported; a refusal may be our mistake
+        return [], isinstance(
+            error, Unreachable
+        )  # that one is reported; a refusal may be our mistake
     up["solo_engine_up"] = 1
     return found
 
 
-def count_killed(mine: dict[str, Any], name: str, history: Any, living: set[Any], directory: str | None) -> None:
-    """Add the runs without an end whose launcher lives no more: nobody has written how they ended."""
+def count_killed(
+    mine: dict[str, Any], name: str, history: Any, living: set[Any], directory: str | None
+) -> None:
+    """Add the runs without an end whose launcher lives no more: nobody has written how they
+    ended.
+    """
     started = [run for run in history.list_runs() if run.event == STARTED and not run.is_kept]
     killed = [run for run in started if (name, run.launcher) not in living]
     if killed:  # or they have ended since we read the journal
-        still = {run.token for run in find_history(directory, name).list_runs() if run.event == STARTED}
+        still = {
+            run.token for run in find_history(directory, name).list_runs() if run.event == STARTED
+        }
         killed = [run for run in killed if run.token in still]
     mine["solo_killed_runs"], last = len(killed), "solo_last_failure_timestamp_seconds"
     if killed:
@@ -161,9 +185,16 @@ def count_runs(history: Any) -> dict[str, Any]:
 
 
 def count_skips(name: str, options: dict[str, Any], origin: Any) -> int:
-    """Return the skips in a row that the gate counts, as `solo show` prints them; 0 if it cannot be read."""
+    """Return the skips in a row that the gate counts, as `solo show` prints them; 0 if it cannot be
+    read.
+    """
     try:
-        skips = visit_queue(name, {"dir": options.get("dir")}, lambda queue: read_skips(queue) if queue else {}, origin)
+        skips = visit_queue(
+            name,
+            {"dir": options.get("dir")},
+            lambda queue: read_skips(queue) if queue else {},
+            origin,
+        )
         return sum(skips.values())
     except SoloError:
         return 0  # listing the tickets reports it
@@ -181,13 +212,20 @@ def add_row(mine: dict[str, Any], row: dict[str, Any], now: float) -> None:
         mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
 
 
-def format_metrics(samples: dict[tuple[str, str], Any], generated: set[Any], common: dict[str, Any]) -> str:
-    lines = ["# HELP solo_build_info The version of solo that wrote this.", "# TYPE solo_build_info gauge"]
+def format_metrics(
+    samples: dict[tuple[str, str], Any], generated: set[Any], common: dict[str, Any]
+) -> str:
+    lines = [
+        "# HELP solo_build_info The version of solo that wrote this.",
+        "# TYPE solo_build_info gauge",
+    ]
     lines.append(f"solo_build_info{format_labels(version=__version__, **common)} 1")
     for family, kind, help in FAMILIES:
         lines += [f"# HELP {family} {help}", f"# TYPE {family} {kind}"]
         for (name, via), values in sorted(samples.items()):
-            for sample in [family + suffix for suffix in SUFFIXES[kind] if family + suffix in values]:
+            for sample in [
+                family + suffix for suffix in SUFFIXES[kind] if family + suffix in values
+            ]:
                 value = values[sample]
                 number = value if isinstance(value, int) else f"{value:.3f}"
                 mark = {"generated": "true"} if name in generated else {}
@@ -201,7 +239,9 @@ def format_labels(**labels: Any) -> str:
 
 
 def quote_label(text: str) -> str:
-    """Return the text as a label, in UTF-8: other bytes become \\xNN, and no two texts have one label."""
+    """Return the text as a label, in UTF-8: other bytes become \\xNN, and no two texts have one
+    label.
+    """
     data = text.encode(errors="surrogateescape")
     if "\\x" in text or data != text.encode(errors="replace"):
         data = data.replace(b"\\", b"\\\\")
@@ -210,7 +250,9 @@ def quote_label(text: str) -> str:
 
 
 def write_atomically(path: str, text: str) -> None:
-    """Replace the contents of `path`, in one step unless it is a device or pipe. Raises SoloError."""
+    """Replace the contents of `path`, in one step unless it is a device or pipe. Raises
+    SoloError.
+    """
     path = os.path.realpath(path)
     folder, file = os.path.split(path)
     try:

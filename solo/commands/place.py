@@ -1,4 +1,6 @@
-"""How a user can call solo, and whether the user can keep names: tried as that user, in a child process."""
+"""How a user can call solo, and whether the user can keep names: tried as that user, in a child
+process.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from solo.text import remedies  # noqa: F401 - before the child, which may not b
 
 
 class Place(NamedTuple):
-    """`problem` is why solo cannot run there, `unknown` why that was not found out, `solo` the word by which a line calls it."""
+    """`problem` is why solo cannot run there, `unknown` why that was not found out, `solo` the word
+    by which a line calls it.
+    """
 
     problem: str = ""
     unknown: str = ""
@@ -28,7 +32,8 @@ class Place(NamedTuple):
 
 @cache
 def find_place(user: str, path: str | None, asked: str | None) -> Place:
-    """Return how a line of `user` whose PATH is `path` can call solo, and keep names where it `asked` for.
+    """Return how a line of `user` whose PATH is `path` can call solo, and keep names where it
+    `asked` for.
 
     `asked` is "" for the default, None for a directory that a unit will make.
     """
@@ -36,7 +41,11 @@ def find_place(user: str, path: str | None, asked: str | None) -> Place:
     if not SAFE.fullmatch(ours):
         return Place(unknown=f"{ours} needs quotes")
     if uid is None:
-        return Place(unknown=f"this machine has no user {user}" if user else "it is not certain which user runs it")
+        return Place(
+            unknown=f"this machine has no user {user}"
+            if user
+            else "it is not certain which user runs it"
+        )
     if os.geteuid() not in (0, uid):
         return Place(unknown=f"only root can try solo as {user}")
     answer = call_as(user, lambda: try_place(ours, path, asked))
@@ -46,7 +55,9 @@ def find_place(user: str, path: str | None, asked: str | None) -> Place:
 
 
 def call_as(user: str, ask: Callable[[], Any]) -> Any:
-    """Return what `ask` returns in a child process of that user, in the form of JSON; None if it fails there."""
+    """Return what `ask` returns in a child process of that user, in the form of JSON; None if it
+    fails there.
+    """
     entry = pwd.getpwnam(user)
     reader, writer = os.pipe()
     child = os.fork()
@@ -72,7 +83,11 @@ def try_place(ours: str, path: str | None, asked: str | None) -> tuple[str, str]
     is_ours = found is not None and os.path.realpath(found) == os.path.realpath(ours)
     if not is_ours and not os.access(ours, os.X_OK):
         return f"cannot execute {ours}: Permission denied (install solo for all users)", ours
-    problems = [text for state, text in check_directory(asked) if state == BAD] if asked is not None else []
+    problems = (
+        [text for state, text in check_directory(asked) if state == BAD]
+        if asked is not None
+        else []
+    )
     return "".join(problems[:1]), "solo" if is_ours else ours
 
 

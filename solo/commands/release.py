@@ -31,10 +31,14 @@ MOST_PIDS = 10  # in a message
 
 
 def run(options: "dict[str, Any]", names: "list[str]") -> int:
-    """Release the kept hold of each name, or its dead ones at an engine. Return 125 if one was not released."""
+    """Release the kept hold of each name, or its dead ones at an engine. Return 125 if one was not
+    released.
+    """
     if "via" in options:
         if not is_engine(options):
-            raise UsageError("release --via: not an engine (without --via, release works with files)")
+            raise UsageError(
+                "release --via: not an engine (without --via, release works with files)"
+            )
         from solo.commands import remote
 
         return remote.release(options, names)
@@ -45,7 +49,8 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
 
 
 class KeptHold:
-    """A ticket that `solo hold` left: its `record`, the `process` that keeps it, and `uid`, the user of its file.
+    """A ticket that `solo hold` left: its `record`, the `process` that keeps it, and `uid`, the
+    user of its file.
 
     All tickets of one call of `solo hold` share `call`: the user, launcher and process.
     """
@@ -73,7 +78,9 @@ class KeptHold:
 
 
 def release(name: str, queue: "FileQueue | None", options: "dict[str, Any]") -> bool:
-    """Release the kept hold of one name, and those of its parents that only it needs. Raises SoloError."""
+    """Release the kept hold of one name, and those of its parents that only it needs. Raises
+    SoloError.
+    """
     if queue is None:
         raise SoloError(NOT_KEPT)
     hold = choose(name, queue, options)
@@ -81,7 +88,9 @@ def release(name: str, queue: "FileQueue | None", options: "dict[str, Any]") -> 
     left = [other for other in names if other != name and is_kept(other, options, hold)]
     nested = [other for other in left if other.startswith(f"{name}/")]
     if nested:
-        raise SoloError(f"cannot release it: {nested[0]}, held with it, is nested in it (release that first)")
+        raise SoloError(
+            f"cannot release it: {nested[0]}, held with it, is nested in it (release that first)"
+        )
     hold.remove()
     needed = {part for part, _ in plan_claims(left, claim)}
     for part, needs in reversed(plan_claims([name], claim)):
@@ -90,7 +99,9 @@ def release(name: str, queue: "FileQueue | None", options: "dict[str, Any]") -> 
     append_journal(name, hold, options.get("dir"))
     descriptor = hold.record.descriptor
     try:
-        if descriptor is not None and find_pid(descriptor[:2], hold.record.origin, hold.queue.origin):
+        if descriptor is not None and find_pid(
+            descriptor[:2], hold.record.origin, hold.queue.origin
+        ):
             end(hold.ticket, descriptor[:2], SIGTERM)  # the holder, which unlocks what was removed
         if hold.record.is_timed and not left:
             end(hold.ticket, hold.process, SIGTERM)
@@ -109,8 +120,12 @@ def append_journal(name: str, hold: KeptHold, directory: "str | None") -> None:
     journal.append_all(ENDED, lambda: b"%b ran=%.3f code=0 timed-out=0" % (journal.start, ran))
 
 
-def visit_same(name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Callable[[KeptHold], None]") -> bool:
-    """Call `visit` with the kept hold of `name` from the same call as `hold`. Return False if there is none."""
+def visit_same(
+    name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Callable[[KeptHold], None]"
+) -> bool:
+    """Call `visit` with the kept hold of `name` from the same call as `hold`. Return False if there
+    is none.
+    """
     try:
         queue = open_queue(name, options, hold.queue.origin)
     except SoloError:
@@ -138,8 +153,12 @@ def find_kept(queue: "FileQueue", holds: "list[Ticket]") -> "list[KeptHold]":
     return [KeptHold(queue, hold) for hold in sorted(kept, key=lambda hold: hold.number)]
 
 
-def explain_others(name: str, options: "dict[str, Any]", holds: "list[Ticket]", found: "list[KeptHold]") -> str:
-    """Return what to add to NOT_KEPT: who else holds the name, or which name nested in it is kept by one of `found`."""
+def explain_others(
+    name: str, options: "dict[str, Any]", holds: "list[Ticket]", found: "list[KeptHold]"
+) -> str:
+    """Return what to add to NOT_KEPT: who else holds the name, or which name nested in it is kept
+    by one of `found`.
+    """
     for hold in found:
         for other in hold.record.names:
             if other.startswith(f"{name}/") and is_kept(other, options, hold):
@@ -151,7 +170,9 @@ def explain_others(name: str, options: "dict[str, Any]", holds: "list[Ticket]", 
 
 
 def choose(name: str, queue: "FileQueue", options: "dict[str, Any]") -> KeptHold:
-    """Return the kept hold of --pid, else of the nearest ancestor, else the user's only one. Raises SoloError."""
+    """Return the kept hold of --pid, else of the nearest ancestor, else the user's only one. Raises
+    SoloError.
+    """
     pid = options.get("pid")
     holds = list_holds(queue)
     found = find_kept(queue, holds)
@@ -170,7 +191,12 @@ def choose(name: str, queue: "FileQueue", options: "dict[str, Any]") -> KeptHold
     for process in walk_parents(posix.getppid()):
         if process in by_process:
             return by_process[process]
-    pids = list({hold.process: describe_pid(hold.process, hold.record.origin, queue.origin) for hold in ours}.values())
+    pids = list(
+        {
+            hold.process: describe_pid(hold.process, hold.record.origin, queue.origin)
+            for hold in ours
+        }.values()
+    )
     if len(pids) > 1:
         shown = ", ".join(pids[:MOST_PIDS] + ["..."] * bool(pids[MOST_PIDS:]))
         raise SoloError(f"held for {len(pids)} processes: pids {shown} (choose one with --pid)")

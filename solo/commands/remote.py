@@ -1,4 +1,6 @@
-"""The subcommands where an engine keeps the locks: rows made from its entries, and requests to its launchers."""
+"""The subcommands where an engine keeps the locks: rows made from its entries, and requests to its
+launchers.
+"""
 
 from __future__ import annotations
 
@@ -46,25 +48,43 @@ def collect(via: str, names: list[str]) -> list[Any]:
     """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
         entries = [entry for entry in engine.list_entries() if is_within(entry.name, names)]
-        # The hold of a parent for a nested name is listed there. A waiter at the parent has no other entry.
-        listed = [entry for entry in entries if not (entry.is_held and entry.record.claim.mode in INTENTIONS)]
-        return [{**make_row(entry, engine.where), **make_renewal_fields(engine, entry)} for entry in listed]
+        # The hold of a parent for a nested name is listed there. A waiter at the parent has no
+        # other entry.
+        listed = [
+            entry
+            for entry in entries
+            if not (entry.is_held and entry.record.claim.mode in INTENTIONS)
+        ]
+        return [
+            {**make_row(entry, engine.where), **make_renewal_fields(engine, entry)}
+            for entry in listed
+        ]
 
 
 def make_renewal_fields(engine: Any, entry: Any) -> dict[str, Any]:
-    """Return the fields of a row that say when its lease was renewed; `silent` is the text if that is too long ago."""
+    """Return the fields of a row that say when its lease was renewed; `silent` is the text if that
+    is too long ago.
+    """
     renewal = find_renewal(engine, entry)
     if renewal is None:
         return NO_LEASE
     silent = renewal.describe() if renewal.is_late else None
-    return {"renewed_ago": round(renewal.age, 1), "free_in": round(renewal.left, 1), "silent": silent}
+    return {
+        "renewed_ago": round(renewal.age, 1),
+        "free_in": round(renewal.left, 1),
+        "silent": silent,
+    }
 
 
 def collect_runs(via: str, names: list[str]) -> list[Any]:
-    """Return [(name, Run)] of the outcomes of `names` and of the names nested in them, or all, by this host's clock."""
+    """Return [(name, Run)] of the outcomes of `names` and of the names nested in them, or all, by
+    this host's clock.
+    """
     with look(via) as engine:
         if not engine.keeps_outcomes:
-            raise SoloError(f"{engine.where}: cannot keep a history (etcd, ZooKeeper, Redis and PostgreSQL can)")
+            raise SoloError(
+                f"{engine.where}: cannot keep a history (etcd, ZooKeeper, Redis and PostgreSQL can)"
+            )
         wanted: list[Any] = names or [None]
         found = dict.fromkeys(pair for name in wanted for pair in engine.read_outcomes(name))
         skew = engine.skew
@@ -80,7 +100,10 @@ def make_row(entry: Any, where: str) -> dict[str, Any]:
         "name": entry.name,
         "state": "held" if entry.is_held else "waiting",
         **describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-        **{key: getattr(record, key) or None for key in ("launcher", "child", "since", "user", "host")},
+        **{
+            key: getattr(record, key) or None
+            for key in ("launcher", "child", "since", "user", "host")
+        },
         "command": list(record.command),
         "note": record.note or None,
         "via": where,
@@ -91,7 +114,9 @@ def make_row(entry: Any, where: str) -> dict[str, Any]:
 
 
 def find_renewal(engine: Any, entry: Any) -> Any:
-    """Return when the lease of an entry was renewed, or None if the engine does not say that, or not to us."""
+    """Return when the lease of an entry was renewed, or None if the engine does not say that, or
+    not to us.
+    """
     with suppress(SoloError):
         return engine.read_renewal(entry)
     return None
@@ -99,14 +124,22 @@ def find_renewal(engine: Any, entry: Any) -> Any:
 
 def wait(options: dict[str, Any], names: list[str]) -> int:
     """Do as commands.wait.run does, but poll the engine."""
-    deadline, claims = monotonic() + options.get("timeout", FOREVER), plan_claims(names, Claim(EXCLUSIVE))
+    deadline, claims = (
+        monotonic() + options.get("timeout", FOREVER),
+        plan_claims(names, Claim(EXCLUSIVE)),
+    )
     with look(options["via"]) as engine:
         while busy := [
-            (part, found) for part, claim in claims if (found := find_obstacles(engine.list_entries(part), claim))
+            (part, found)
+            for part, claim in claims
+            if (found := find_obstacles(engine.list_entries(part), claim))
         ]:
             if monotonic() >= deadline:
                 part, in_the_way = busy[0]
-                raise Busy(f"{part}: busy: {describe_entries(in_the_way)}{describe_waited(options['timeout'])}")
+                raise Busy(
+                    f"{part}: busy: "
+                    f"{describe_entries(in_the_way)}{describe_waited(options['timeout'])}"
+                )
             sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
     return 0
 
@@ -126,7 +159,9 @@ class Onlooker(Contender):
 
 
 def rehearse(hold: Any, once: Any, watch: Any) -> None:
-    """Do as EngineHold.acquire, but join no queue: `watch` is called where it would wait. Raises Busy, SoloError."""
+    """Do as EngineHold.acquire, but join no queue: `watch` is called where it would wait. Raises
+    Busy, SoloError.
+    """
     with look(hold.plan.via) as engine:
         hold.engine = engine
         if once is not None:
@@ -136,16 +171,23 @@ def rehearse(hold: Any, once: Any, watch: Any) -> None:
 
 
 def stop(options: dict[str, Any], names: list[str]) -> int:
-    """Do as commands.stop.run does. Each launcher ends its command after the next renewal of its lease."""
+    """Do as commands.stop.run does. Each launcher ends its command after the next renewal of its
+    lease.
+    """
     if "kill_after" in options:
-        raise UsageError("stop cannot use --kill-after with an engine: the option of the holder's launcher counts")
+        raise UsageError(
+            "stop cannot use --kill-after with an engine: the option of the holder's launcher "
+            "counts"
+        )
     with look(options["via"]) as engine:
         complete = [stop_name(engine, name, "waiting" in options) for name in names]
     return 0 if all(complete) else SoloError.status
 
 
 def stop_name(engine: Any, name: str, with_waiting: bool) -> bool:
-    """Ask the launchers of one name to end, and print each end. Return False if one could not be asked."""
+    """Ask the launchers of one name to end, and print each end. Return False if one could not be
+    asked.
+    """
     begin = monotonic()
     left, complete = ask_to_end(engine, name, with_waiting)
     if not left and complete:
@@ -153,13 +195,17 @@ def stop_name(engine: Any, name: str, with_waiting: bool) -> bool:
     while left:
         here = {entry.key for entry in engine.list_entries(name)}
         for key in [key for key in left if key not in here]:
-            print_clean(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}")
+            print_clean(
+                f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}"
+            )
         sleep(LOOK_AGAIN if left else 0)
     return complete
 
 
 def ask_to_end(engine: Any, name: str, with_waiting: bool) -> tuple[dict[str, str], bool]:
-    """Return ({key: description} of the entries whose launchers were asked, whether all could be asked)."""
+    """Return ({key: description} of the entries whose launchers were asked, whether all could be
+    asked).
+    """
     asked, complete = dict[str, str](), True
     for entry in engine.list_entries(name):
         record = entry.record
@@ -191,20 +237,26 @@ def release(options: dict[str, Any], names: list[str]) -> int:
 
 
 def release_name(engine: Any, name: str) -> bool:
-    """Remove the entries of one name that nobody renews, and print their owners, or why there are none. Return whether
-    there were.
+    """Remove the entries of one name that nobody renews, and print their owners, or why there are
+    none. Return whether there were.
     """
     found = [(entry, find_renewal(engine, entry)) for entry in engine.list_entries(name)]
     silent = [(entry, renewal) for entry, renewal in found if renewal and renewal.is_late]
     for entry, renewal in silent:
         engine.remove(entry)
-        risk = f"if its host lives, its command may run {format_duration(renewal.left)} longer, beside the next one"
+        risk = (
+            f"if its host lives, its command may run {format_duration(renewal.left)} longer, "
+            "beside the next one"
+        )
         say(f"{name}: removed the lock of {describe_owner(entry)}, {renewal.describe()}: {risk}")
     if not silent and not found:
         say(f"{name}: not held (names at {engine.where})")
     elif not silent:
         entry, renewal = found[0]
-        why, remedy = "the engine does not say when it was renewed", "solo-engines(7) has the way by hand"
+        why, remedy = (
+            "the engine does not say when it was renewed",
+            "solo-engines(7) has the way by hand",
+        )
         if renewal:
             why = f"it was renewed {format_duration(renewal.age)} ago"
             remedy = "solo stop ends it" if entry.record.launcher else "end that program"
@@ -226,11 +278,31 @@ def examine(via: str) -> Iterator[Any]:
     except SoloError as error:
         yield "fails", str(error)
         return
-    yield "ok", f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in {latency * 1000:.1f} ms"
+    yield (
+        "ok",
+        f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in "
+        f"{latency * 1000:.1f} ms",
+    )
     terms = Terms(engine.ttl)
-    renewed = f"it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s"
-    yield "ok", f"a lease lives {terms.ttl:g}s; {renewed}; commands survive an outage of {terms.outage:.3g}s"
-    ends = f"SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL {terms.life - MARGIN:.4g}s after it,"
-    left = f"{terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%} and {LATENCY:g}s to die"
-    yield "ok", f"without an answer the command gets {ends} and the kernel's {MARGIN:g}s later; that leaves {left}"
+    renewed = (
+        f"it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s"
+    )
+    yield (
+        "ok",
+        f"a lease lives {terms.ttl:g}s; {renewed}; commands survive an outage of "
+        f"{terms.outage:.3g}s",
+    )
+    ends = (
+        f"SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL {terms.life - MARGIN:.4g}s "
+        "after it,"
+    )
+    left = (
+        f"{terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%} and {LATENCY:g}s "
+        "to die"
+    )
+    yield (
+        "ok",
+        f"without an answer the command gets {ends} and the kernel's {MARGIN:g}s later; that "
+        f"leaves {left}",
+    )
     yield from findings

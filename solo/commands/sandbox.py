@@ -1,4 +1,6 @@
-"""The settings of a systemd unit: what they keep from solo, which files they make private, and what to add to them."""
+"""The settings of a systemd unit: what they keep from solo, which files they make private, and what
+to add to them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ MADE = {"RuntimeDirectory": "/run/", "StateDirectory": "/var/lib/"}  # by system
 MADE |= {"CacheDirectory": "/var/cache/", "LogsDirectory": "/var/log/"}
 BOUND = ("BindPaths", "BindReadOnlyPaths")
 WRITABLE = ("ReadWritePaths", "BindPaths", *MADE)
-SPECIFIERS = {"%t": "/run", "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%h": "/root", "%%": "%"}
+SPECIFIERS = {
+    "%t": "/run",
+    "%S": "/var/lib",
+    "%C": "/var/cache",
+    "%L": "/var/log",
+    "%h": "/root",
+    "%%": "%",
+}
 HOMES = ("/home", "/root", "/run/user")
 TEMPORARY = ("/tmp", "/var/tmp")
 NETWORK = ("PrivateNetwork", "NetworkNamespacePath")
@@ -23,7 +32,9 @@ ELSEWHERE = "so the unit would exclude no run elsewhere"
 
 
 class Unit(NamedTuple):
-    """The settings of a service, the values of a list joined by blanks. `user` is "" if it is not certain."""
+    """The settings of a service, the values of a list joined by blanks. `user` is "" if it is not
+    certain.
+    """
 
     file: str
     settings: dict[str, str]
@@ -34,12 +45,16 @@ class Unit(NamedTuple):
 
     @property
     def has_made_up_user(self) -> bool:
-        """Return whether systemd makes up the user: one without a home directory, who may write only where a unit says so."""
+        """Return whether systemd makes up the user: one without a home directory, who may write
+        only where a unit says so.
+        """
         return self.has("DynamicUser") and not self.user
 
     @property
     def owner(self) -> str:
-        """The user, also if systemd makes it up, from User= or from the name of the unit; "" if it is not certain."""
+        """The user, also if systemd makes it up, from User= or from the name of the unit; "" if it
+        is not certain.
+        """
         made_up = self.settings.get("User") or os.path.basename(self.file).partition(".")[0]
         return made_up if self.has_made_up_user else self.user
 
@@ -72,7 +87,9 @@ class Unit(NamedTuple):
         return bool(self.list_covering(path, *MADE))
 
     def find_private(self, path: str) -> str:
-        """Return the setting that puts another directory in the place of that of the machine, "" if none does."""
+        """Return the setting that puts another directory in the place of that of the machine, "" if
+        none does.
+        """
         if not path or self.list_covering(path, *BOUND):
             return ""
         for folder in self.list_covering(path, "TemporaryFileSystem"):
@@ -82,12 +99,16 @@ class Unit(NamedTuple):
         return next((f"{key}=" for key in ("PrivateTmp", "DynamicUser") if self.has(key)), "")
 
     def find_private_network(self) -> str:
-        """Return the setting that gives the unit other abstract sockets than the machine's, "" if none does."""
+        """Return the setting that gives the unit other abstract sockets than the machine's, "" if
+        none does.
+        """
         return next((f"{key}=" for key in NETWORK if self.has(key)), "")
 
 
 def expand(text: str) -> str:
-    """Return a value with the specifiers replaced that have one value in all units of the system."""
+    """Return a value with the specifiers replaced that have one value in all units of the
+    system.
+    """
     return re.sub("%[tSCLh%]", lambda found: SPECIFIERS[found[0]], text)
 
 
@@ -96,7 +117,8 @@ def is_below(path: str, *folders: str) -> bool:
 
 
 def check_unit(unit: Unit, asked: str, via: str, names: tuple[str, ...]) -> Place:
-    """Return what keeps solo from its part in the unit: a problem, or a setting whose effect is not known.
+    """Return what keeps solo from its part in the unit: a problem, or a setting whose effect is not
+    known.
 
     `asked` is the directory of names that the unit sets, "" for the default one.
     """
@@ -107,7 +129,9 @@ def check_unit(unit: Unit, asked: str, via: str, names: tuple[str, ...]) -> Plac
     if via not in ("", "file"):
         return check_type(unit)
     if unit.has_made_up_user and not asked:
-        return Place(f"the user of DynamicUser= has no home directory ({give_directory(unit, names)})")
+        return Place(
+            f"the user of DynamicUser= has no home directory ({give_directory(unit, names)})"
+        )
     path = asked or find_names(unit.user)
     if setting := unit.find_private(path):
         return Place(unknown=f"{setting} covers {path}, {ELSEWHERE}")
@@ -126,7 +150,9 @@ def find_problem(unit: Unit, path: str, asked: str) -> str:
     if covering := unit.list_covering(path, "InaccessiblePaths"):
         return f"InaccessiblePaths={covering[0]} covers {path} (remove it)"
     if not is_below(path, *HOMES):
-        is_covered = is_strict and not is_below(path, "/dev") and not unit.list_covering(path, *WRITABLE)
+        is_covered = (
+            is_strict and not is_below(path, "/dev") and not unit.list_covering(path, *WRITABLE)
+        )
         if is_covered:
             return f"ProtectSystem=strict makes {path} read-only ({remedy})"
     elif home == "tmpfs" and not unit.list_covering(path, "BindPaths"):
@@ -134,7 +160,9 @@ def find_problem(unit: Unit, path: str, asked: str) -> str:
     elif home == "read-only" and not unit.list_covering(path, *WRITABLE):
         return f"ProtectHome=read-only makes {path} read-only ({remedy})"
     elif home not in (*NO, "tmpfs", "read-only"):
-        return f"ProtectHome= hides {path} (set ProtectHome=tmpfs and {add(unit, 'BindPaths', path)})"
+        return (
+            f"ProtectHome= hides {path} (set ProtectHome=tmpfs and {add(unit, 'BindPaths', path)})"
+        )
     for key in ("ReadOnlyPaths", "BindReadOnlyPaths"):
         covering = unit.list_covering(path, key)
         if covering and not unit.list_covering(path, *WRITABLE):
@@ -143,14 +171,18 @@ def find_problem(unit: Unit, path: str, asked: str) -> str:
 
 
 def choose_remedy(unit: Unit, path: str, asked: str) -> str:
-    """Return the settings by which the unit can write in a directory of names that exists without it."""
+    """Return the settings by which the unit can write in a directory of names that exists without
+    it.
+    """
     if unit.user == "root" and not asked:
         return f"add {IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}"
     return add(unit, "ReadWritePaths", path)
 
 
 def add(unit: Unit, key: str, path: str) -> str:
-    """Return how to add a directory to a setting, which systemd refuses if the directory is missing."""
+    """Return how to add a directory to a setting, which systemd refuses if the directory is
+    missing.
+    """
     prefix = "" if unit.user == "root" else f"runuser -u {unit.user} -- "
     is_missing = unit.user and not os.path.isdir(path)
     make = f"; first: {prefix}mkdir -p -m 700 {quote_path(path)}" if is_missing else ""
@@ -158,8 +190,9 @@ def add(unit: Unit, key: str, path: str) -> str:
 
 
 def give_directory(unit: Unit, names: tuple[str, ...]) -> str:
-    """Return the settings that give a made-up user a directory. They follow from the user or else the name, never from the
-    unit's file: units of one name need the same."""
+    """Return the settings that give a made-up user a directory. They follow from the user or else
+    the name, never from the unit's file: units of one name need the same.
+    """
     tops = {name.partition("/")[0] for name in names}
     plain = re.sub("[^A-Za-z0-9_-]", "-", min(tops, default=""))
     made = f"solo-{plain[:26]}"  # a user's name has at most 31 characters
@@ -180,7 +213,12 @@ def check_type(unit: Unit) -> Place:
             return Place(unknown=f"{key}= changes the files or processes that solo sees")
     kind = unit.settings.get("Type", "simple")
     if kind == "forking":
-        return Place(unknown="with Type=forking the lock ends with the process that starts the daemon (use Type=exec)")
+        return Place(
+            unknown=(
+                "with Type=forking the lock ends with the process that starts the daemon (use "
+                "Type=exec)"
+            )
+        )
     needs = "WatchdogSec=" * unit.has("WatchdogSec")
     needs = f"Type={kind}" if kind.startswith("notify") else needs
     if not needs or unit.settings.get("NotifyAccess") == "all":

@@ -1,10 +1,12 @@
 """Split a line for the shell into simple commands without running it, for `solo doctor --crontab`.
 
-Words keep their place in the line, so that a part of it can be replaced. Signs and keywords between commands only end a
-command: replacing words of one command does not touch them. Other grammar raises Unclear: no advice is better than a wrong one.
+Words keep their place in the line, so that a part of it can be replaced. Signs and keywords between
+commands only end a command: replacing words of one command does not touch them. Other grammar
+raises Unclear: no advice is better than a wrong one.
 
-No parser of the shell fits. bashlex is GPL, loads for 160 ms, and refuses $((1)), case, [[ and time; tree-sitter-bash is
-3.6 MB of machine code and needs Python 3.10. python-crontab drops the lines of a crontab that it does not understand.
+No parser of the shell fits. bashlex is GPL, loads for 160 ms, and refuses $((1)), case, [[ and
+time; tree-sitter-bash is 3.6 MB of machine code and needs Python 3.10. python-crontab drops the
+lines of a crontab that it does not understand.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 LONGEST = 10_000  # characters; cron refuses far shorter lines
-BETWEEN = frozenset("if then else elif fi while until do done { } !".split())  # a command follows, or ends before
+BETWEEN = frozenset(
+    "if then else elif fi while until do done { } !".split()
+)  # a command follows, or ends before
 RESERVED = frozenset("for case esac in function [[ select coproc".split())
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 # The parts of a word. Brackets in $(...) may be five deep.
@@ -25,7 +29,9 @@ for _ in range(5):
     INNER = rf"""(?:[^()'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\({INNER}\))*"""
 EXPANDED = rf"""\$\({INNER}\)|\$\{{(?:[^}}'"\\]|{FIXED})*\}}|\$(?![({{'])|`(?:[^`\\]|\\.)*`"""
 WORD = rf"""(?:[^ \t\n|&;()<>'"\\$`]|{FIXED}|"(?:[^"\\$`]|\\.|{EXPANDED})*"|{EXPANDED})+"""
-KNOWN = re.compile(rf"""(?:[^'"\\$`*?[{{~]|{FIXED})+""", re.DOTALL)  # a word that the shell does not expand
+KNOWN = re.compile(
+    rf"""(?:[^'"\\$`*?[{{~]|{FIXED})+""", re.DOTALL
+)  # a word that the shell does not expand
 TOKEN = re.compile(
     rf"(?:(?P<redirection>\d*(?:>>|>&|<&|>\||<>|>|<)|&>>?)[ \t]*{WORD}"
     rf"|(?P<sign>&&|\|\||\|&|[|;&()])|(?P<word>{WORD}))[ \t]*",
@@ -42,7 +48,9 @@ class Unclosed(Unclear):
 
 
 class Word(NamedTuple):
-    """A word of the line: its place, itself as typed, and its value, None if the shell would compute it."""
+    """A word of the line: its place, itself as typed, and its value, None if the shell would
+    compute it.
+    """
 
     start: int
     end: int
@@ -59,7 +67,9 @@ class Word(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A simple command: its words, assignments included, the places of its redirections, and the sign before it."""
+    """A simple command: its words, assignments included, the places of its redirections, and the
+    sign before it.
+    """
 
     words: list[Word]
     redirections: list[int]

@@ -1,4 +1,6 @@
-"""`solo show`: everything about a name: its holders with their processes, its waiters, its last runs and its files."""
+"""`solo show`: everything about a name: its holders with their processes, its waiters, its last
+runs and its files.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from solo.commands.list import (
     show_usual,
 )
 from solo.commands.list import collect as collect_rows
-from solo.commands.lookup import describe_place, open_existing, read_skips, report_unknown, visit_queues
+from solo.commands.lookup import (
+    describe_place,
+    open_existing,
+    read_skips,
+    report_unknown,
+    visit_queues,
+)
 from solo.commands.states import describe_state, examine, read_clock
 from solo.errors import SoloError
 from solo.history.reader import find_history
@@ -74,8 +82,12 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     return 0 if complete and not unknown else SoloError.status
 
 
-def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report: Any) -> dict[str, Any]:
-    """Return the object of one name, as --json prints it. Call `report` with each SoloError of a ticket."""
+def collect(
+    name: str, queue: Any, options: dict[str, Any], origin: Any, report: Any
+) -> dict[str, Any]:
+    """Return the object of one name, as --json prints it. Call `report` with each SoloError of a
+    ticket.
+    """
     via = options.get("via", FILE)
     known = make_empty(name, via)
     if via == FILE:
@@ -105,7 +117,9 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
         if row["state"] == "waiting":
             known["waiting"].append(row)
         else:
-            row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
+            row["names"] = (
+                ticket.record.names if ticket.record is not None and via == FILE else [name]
+            )
             holds.append((row, find_roots(ticket)))
             for text in () if options.get("json") else find_lost(row, ticket):
                 say(text)
@@ -114,14 +128,20 @@ def collect(name: str, queue: Any, options: dict[str, Any], origin: Any, report:
         processes = Processes()
         if processes.problem:
             say(processes.problem)
-        known["holds"] = [{**row, "processes": list_processes(processes, roots)} for row, roots in holds]
+        known["holds"] = [
+            {**row, "processes": list_processes(processes, roots)} for row, roots in holds
+        ]
     return known
 
 
 def collect_remote(name: str, via: str, rows: list[Any]) -> dict[str, Any]:
-    """Return the same object for a name at an engine. It has no processes: they can be seen on their own host only."""
+    """Return the same object for a name at an engine. It has no processes: they can be seen on
+    their own host only.
+    """
     mine = [{**row, "names": [name], "processes": []} for row in rows if row["name"] == name]
-    holds, waiting = [[row for row in mine if row["state"] == state] for state in ("held", "waiting")]
+    holds, waiting = [
+        [row for row in mine if row["state"] == state] for state in ("held", "waiting")
+    ]
     return {**make_empty(name, via), "holds": holds, "waiting": waiting}
 
 
@@ -168,7 +188,9 @@ class Processes:
             self.children.setdefault(process.info["ppid"], []).append(process.pid)
 
     def walk(self, pids: list[int], *attributes: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Yield (pid, depth, what psutil knows of it) for each of these processes and its descendants, parents first."""
+        """Yield (pid, depth, what psutil knows of it) for each of these processes and its
+        descendants, parents first.
+        """
         seen = set()
         left = [(pid, 0) for pid in reversed(pids)]
         while left:
@@ -191,23 +213,39 @@ def print_name(known: dict[str, Any], place: str) -> None:
     """Print one name. `place` says whose names were looked at, for a name without tickets."""
     skips, runs = describe_skips(sum(known["skips"].values())), known["runs"]
     if known["holds"] or known["waiting"]:
-        print_clean(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{skips}")
+        print_clean(
+            f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{skips}"
+        )
     else:
         print_clean(f"{known['name']}: no locks held{skips}: {place}")
     if known["reason"]:
         print_clean(f"{known['state']}: {known['reason']}")
     for row in known["holds"]:
-        print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
+        print_section(
+            describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"]))
+        )
     if known["waiting"]:
         waiting = [{**row, "place": place} for place, row in enumerate(known["waiting"], 1)]
-        table = make_table(WAITING_COLUMNS, waiting, known["via"], PID=lambda row: format_pid(row, "launcher"))
+        table = make_table(
+            WAITING_COLUMNS, waiting, known["via"], PID=lambda row: format_pid(row, "launcher")
+        )
         print_section(["waiting:"], *table)
     if known["days"]:
         print_section([describe_days(known["days"])], (), [])
     if runs:
         columns, lines = history.make_table(runs)
-        print_section(["last runs:"], columns[1:], [line[1:] for line in lines], "OUTCOME", history.find_styles(runs))
-    files = [f"{title:<9}{known[key]}" for title, key in (("files:", "path"), ("journal:", "journal")) if known[key]]
+        print_section(
+            ["last runs:"],
+            columns[1:],
+            [line[1:] for line in lines],
+            "OUTCOME",
+            history.find_styles(runs),
+        )
+    files = [
+        f"{title:<9}{known[key]}"
+        for title, key in (("files:", "path"), ("journal:", "journal"))
+        if known[key]
+    ]
     if files:
         print_section(files, (), [])
 
@@ -227,7 +265,9 @@ def describe_hold(row: dict[str, Any]) -> list[Any]:
     if holder is None:
         return [f"{row['state']}, {row['via']}: holder unknown"]
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
-    pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {holder}"
+    pid = (
+        f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {holder}"
+    )
     overdue = ", running long" if row["overdue"] else ""
     usual = "" if row["usual"] is None else f", usually {show_usual(row)}{overdue},"
     return [
@@ -261,6 +301,9 @@ def describe_days(days: list[dict[str, Any]]) -> str:
 
 
 def make_process_cells(process: dict[str, Any]) -> tuple[Any, ...]:
-    size, command = f"{process['resident_bytes'] // KIB} KiB", "  " * process["depth"] + " ".join(process["command"])
+    size, command = (
+        f"{process['resident_bytes'] // KIB} KiB",
+        "  " * process["depth"] + " ".join(process["command"]),
+    )
     cpu, age = f"{process['cpu_seconds']:.2f}s", format_duration(process["seconds"])
     return process["pid"], process["state"], cpu, size, age, command

@@ -1,4 +1,6 @@
-"""The state of each job, as the judge of health sees it: `solo list --all`, and lines for `show` and `doctor`."""
+"""The state of each job, as the judge of health sees it: `solo list --all`, and lines for `show`
+and `doctor`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,20 @@ from solo.commands import history as runs
 from solo.commands.list import show_usual
 from solo.commands.lookup import describe_place, open_existing, report_unknown, visit_queue
 from solo.errors import SoloError, UsageError
-from solo.history.health import BAD, LATE, LONG, LOST, NEW, OUTGROWN, STARVING, STATES, Clock, Health, Held, judge
+from solo.history.health import (
+    BAD,
+    LATE,
+    LONG,
+    LOST,
+    NEW,
+    OUTGROWN,
+    STARVING,
+    STATES,
+    Clock,
+    Health,
+    Held,
+    judge,
+)
 from solo.history.names import ForeignName, find_files
 from solo.history.reader import History, Totals, find_histories, find_history
 from solo.identity import read_origin, read_stat
@@ -30,7 +45,12 @@ from solo.text.width import print_clean
 from solo.tickets import HOLD, ORPHANED
 
 COLUMNS = "NAME STATE LAST AGO OUTCOME USUAL SKIPPED COMMAND".split()
-STYLES = {**dict.fromkeys(BAD, "bold red"), "late": "bold yellow", "long": "bold yellow", "running": "green"}
+STYLES = {
+    **dict.fromkeys(BAD, "bold red"),
+    "late": "bold yellow",
+    "long": "bold yellow",
+    "running": "green",
+}
 ASLEEP = 60.0  # seconds of sleep since boot: the machine sleeps at times
 MOST_REASONS = 10  # lines below the table
 DAY, THIS_WEEK = 86400.0, 6 * 86400.0
@@ -45,7 +65,9 @@ class Job(NamedTuple):
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print a row for each name known, held or not, bad states first. Return 125 if one is unreadable or unknown."""
+    """Print a row for each name known, held or not, bad states first. Return 125 if one is
+    unreadable or unknown.
+    """
     if "json" in options and "null" in options:
         raise UsageError("--json and --null exclude each other")
     if options.get("via", FILE) != FILE:
@@ -84,8 +106,12 @@ def read_clock() -> Clock:
     return Clock(now, since, uptime - clock_gettime(CLOCK_MONOTONIC) > ASLEEP)
 
 
-def examine_all(options: dict[str, Any], names: list[str], clock: Clock) -> Iterator[Job | SoloError]:
-    """Yield the Job of each name with a journal or a hold, or the reported error of one that cannot be read."""
+def examine_all(
+    options: dict[str, Any], names: list[str], clock: Clock
+) -> Iterator[Job | SoloError]:
+    """Yield the Job of each name with a journal or a hold, or the reported error of one that cannot
+    be read.
+    """
     origin = read_origin()
     for name, history in find_known(options.get("dir"), names):
         try:
@@ -99,8 +125,12 @@ def examine_all(options: dict[str, Any], names: list[str], clock: Clock) -> Iter
             yield error
 
 
-def find_known(directory: str | None, names: list[str]) -> Iterator[tuple[str, History | SoloError]]:
-    """Yield (name, History or why it is refused) of each name with a journal, then of the others with a hold."""
+def find_known(
+    directory: str | None, names: list[str]
+) -> Iterator[tuple[str, History | SoloError]]:
+    """Yield (name, History or why it is refused) of each name with a journal, then of the others
+    with a hold.
+    """
     seen = set()
     for name, history in find_histories(directory, names):
         if isinstance(history, SoloError) or history.events:
@@ -119,7 +149,9 @@ def find_known(directory: str | None, names: list[str]) -> Iterator[tuple[str, H
 
 def examine(name: str, history: History, options: dict[str, Any], origin: Any, clock: Clock) -> Job:
     """Return the Job of a name. Raises SoloError if its queue or journal is refused."""
-    holds = visit_queue(name, {**options, "via": FILE}, lambda queue: find_holds(name, queue), origin)
+    holds = visit_queue(
+        name, {**options, "via": FILE}, lambda queue: find_holds(name, queue), origin
+    )
     health = judge(history.list_runs(), [*holds], clock, history.days)
     if LOST in health.states:  # or it has ended since we read the journal
         history = find_history(options.get("dir"), name)
@@ -128,7 +160,9 @@ def examine(name: str, history: History, options: dict[str, Any], origin: Any, c
 
 
 def find_holds(name: str, queue: Any) -> dict[Held, Any]:
-    """Return {a Held of the queue of a name: whether it lives or is an orphan}. A damaged ticket hides the others."""
+    """Return {a Held of the queue of a name: whether it lives or is an orphan}. A damaged ticket
+    hides the others.
+    """
     found = {}
     try:
         for hold in list_holds(queue) if queue is not None else ():
@@ -150,7 +184,7 @@ def is_generated(job: Job) -> bool:
     return all(run.is_generated for run in job.health.line.runs) and not job.living
 
 
-# --- rows ----------------------------------------------------------------------------------------------------------
+# --- rows-----------------------------------------------------------------------------------------
 
 
 def make_row(job: Job, clock: Clock) -> dict[str, Any]:
@@ -217,7 +251,9 @@ def describe_state(job: Job, clock: Clock) -> str:
         return ""
     when = format_moment(last.start or last.time, now)
     if state == LONG and health.usual is not None:
-        return f"running since {when}, usually {format_usual(health.usual.median, health.usual.range)}"
+        return (
+            f"running since {when}, usually {format_usual(health.usual.median, health.usual.range)}"
+        )
     if state == LOST:
         return f"the end of its run was never recorded: {when}"
     return f"{runs.format_outcome(runs.make_row(job.name, last, None))}: {when}"
@@ -229,11 +265,16 @@ def print_summary(jobs: list[Job], passing: int, clock: Clock) -> None:
     for job in bad[:MOST_REASONS]:
         print_clean(f"{job.name}: {job.health.state}: {describe_state(job, clock)}")
     if jobs:
-        print_clean(f"{len(bad) or 'none'} of {len(jobs)} need a look" + " (solo show NAME)" * bool(bad))
+        print_clean(
+            f"{len(bad) or 'none'} of {len(jobs)} need a look" + " (solo show NAME)" * bool(bad)
+        )
     missed = [job.name for job in jobs if job.health.missed is not None]
     if missed:
         names = ", ".join(missed[:MOST_REASONS]) + ", ..." * (len(missed) > MOST_REASONS)
         up = format_moment(clock.up_since, clock.now)
         print_clean(f"{len(missed)} did not start while the machine was off, until {up}: {names}")
     if passing:
-        print_clean(f"not shown: {passing} names made from commands that started fewer than 5 times (type one)")
+        print_clean(
+            f"not shown: {passing} names made from commands that started fewer than 5 times (type "
+            "one)"
+        )

@@ -1,4 +1,6 @@
-"""`solo stop`: end the holders of the names, and with --waiting their waiters, but no contender that arrives later."""
+"""`solo stop`: end the holders of the names, and with --waiting their waiters, but no contender
+that arrives later.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Print a line for each process that was ended. Return 125 if one could not be ended or a name was never used."""
+    """Print a line for each process that was ended. Return 125 if one could not be ended or a name
+    was never used.
+    """
     if is_engine(options):
         from solo.commands import remote
 
@@ -34,17 +38,27 @@ def run(options: dict[str, Any], names: list[str]) -> int:
 
 
 def stop_name(name: str, queue: Any, options: dict[str, Any]) -> bool:
-    """End the holders of one name. Return False if one could not be ended. Raises SoloError if only nested are held."""
-    stop = Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options) if queue is not None else None
+    """End the holders of one name. Return False if one could not be ended. Raises SoloError if only
+    nested are held.
+    """
+    stop = (
+        Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options)
+        if queue is not None
+        else None
+    )
     if stop is not None and stop.left:
         return stop.run()
     holds = [] if queue is None else list_holds(queue)
     # Others arrived later.
-    nested: list[Any] = [hold for hold in holds if hold.record and hold.record.claim.mode in INTENTIONS]
+    nested: list[Any] = [
+        hold for hold in holds if hold.record and hold.record.claim.mode in INTENTIONS
+    ]
     if nested:
         inner = [one for one in nested[0].record.names if one.startswith(f"{name}/")]
         what = inner[0] if inner else "a name nested in it"
-        raise SoloError(f"not held itself, but {what} is, by {describe_owner(nested[0])} (stop that)")
+        raise SoloError(
+            f"not held itself, but {what} is, by {describe_owner(nested[0])} (stop that)"
+        )
     print_clean(f"{name}: not held ({describe_place(options)})")
     return True
 
@@ -52,26 +66,37 @@ def stop_name(name: str, queue: Any, options: dict[str, Any]) -> bool:
 class Stop:
     """The tickets of one name that are to end: those that were there when this object was made.
 
-    A waiter may acquire the name while it is being stopped. Its new hold then takes its place in `left`.
+    A waiter may acquire the name while it is being stopped. Its new hold then takes its place in
+    `left`.
     """
 
     def __init__(self, name: str, queue: Any, kill_after: float, with_waiting: bool) -> None:
-        self.name, self.queue, self.with_waiting = name, queue, with_waiting
-        self.eviction, self.begin = Eviction(kill_after), monotonic()
+        self.name = name
+        self.queue = queue
+        self.with_waiting = with_waiting
+        self.eviction = Eviction(kill_after)
+        self.begin = monotonic()
         found, _ = find_targets(queue, lambda ticket: True, with_waiting)
         refuse_own_ancestors(queue, found)
         self.left = {ticket.file: describe(ticket) for ticket in found}
-        self.launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
+        self.launchers = {
+            ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold
+        }
         self.decided = set(self.left)  # holds that are known to be in `left`, or not
         self.waiting: set[str] = set()  # waiters that the current look has met
         self.looked_twice: set[str] = set()  # waiters that one look missed
 
     def run(self) -> bool:
-        """Send signals until all have ended, and print each end. Return False if one could not be ended."""
+        """Send signals until all have ended, and print each end. Return False if one could not be
+        ended.
+        """
         while self.left:
             targets, here = self.look()
-            # A waiter that is missing for the first time may have acquired the name after the files were listed.
-            missing = {file for file in self.launchers if file in self.left and file not in here} - self.looked_twice
+            # A waiter that is missing for the first time may have acquired the name after the files
+            # were listed.
+            missing = {
+                file for file in self.launchers if file in self.left and file not in here
+            } - self.looked_twice
             self.looked_twice |= missing
             if missing:
                 close_all(targets)
@@ -88,13 +113,17 @@ class Stop:
         return not self.eviction.refused
 
     def look(self) -> tuple[Any, ...]:
-        """Return (the tickets to signal, the files of all tickets of `left` that are still there)."""
+        """Return (the tickets to signal, the files of all tickets of `left` that are still
+        there).
+        """
         self.waiting.clear()
         targets, settling = find_targets(self.queue, self.is_target, self.with_waiting)
         return targets, {ticket.file for ticket in targets} | settling
 
     def is_target(self, ticket: Any) -> bool:
-        """Return whether the ticket is in `left`, or is the hold of a waiter that was. A look asks about the waiters first."""
+        """Return whether the ticket is in `left`, or is the hold of a waiter that was. A look asks
+        about the waiters first.
+        """
         if not ticket.is_hold:
             self.waiting.add(ticket.file)
         elif ticket.file not in self.decided:
@@ -102,7 +131,9 @@ class Stop:
         return ticket.file in self.left
 
     def decide(self, hold: Any) -> None:
-        """Let a new hold take the place of the waiter that it was: its launcher may be seen waiting too."""
+        """Let a new hold take the place of the waiter that it was: its launcher may be seen waiting
+        too.
+        """
         launcher = identify_launcher(hold)
         waited = [file for file in self.left if launcher and self.launchers.get(file) == launcher]
         gone = [file for file in waited if file not in self.waiting]
@@ -113,7 +144,9 @@ class Stop:
             self.decided.add(hold.file)
 
     def wait(self, due: float) -> None:
-        """Block until a target may have ended, or until `due`. Poll while a launcher is about to end."""
+        """Block until a target may have ended, or until `due`. Poll while a launcher is about to
+        end.
+        """
         targets, here = self.look()
         if targets and len(here) == len(targets):
             wait_any(targets, due)
@@ -123,30 +156,45 @@ class Stop:
 
 
 def refuse_own_ancestors(queue: Any, targets: list[Any]) -> None:
-    """Raise SoloError if one of them is above this process: to stop it would end the script that asks for that."""
+    """Raise SoloError if one of them is above this process: to stop it would end the script that
+    asks for that.
+    """
     above: list[Any] = find_own_ancestors(queue, [ticket for ticket in targets if ticket.is_hold])
     if above:
         close_all(targets)
-        remedy = "solo release ends only the hold" if above[0].record.is_kept else "exit ends the job"
+        remedy = (
+            "solo release ends only the hold" if above[0].record.is_kept else "exit ends the job"
+        )
         owner = describe_owner(above[0])
-        raise SoloError(f"cannot stop it from inside: {owner} is an ancestor of this process ({remedy})")
+        raise SoloError(
+            f"cannot stop it from inside: {owner} is an ancestor of this process ({remedy})"
+        )
 
 
 def find_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> tuple[Any, ...]:
-    """Return (the living tickets that `is_wanted`, waiters first; the files of those that need no signal).
+    """Return (the living tickets that `is_wanted`, waiters first; the files of those that need no
+    signal).
 
     A waiting ticket whose launcher already runs its command is about to vanish: it needs none.
     """
     targets = open_targets(queue, is_wanted, with_waiting)
-    started = [ticket for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child]
+    started = [
+        ticket for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child
+    ]
     running = set(map(identify_launcher, started))
-    settling = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
+    settling = [
+        ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running
+    ]
     close_all(settling)
-    return [ticket for ticket in targets if ticket not in settling], {ticket.file for ticket in settling}
+    return [ticket for ticket in targets if ticket not in settling], {
+        ticket.file for ticket in settling
+    }
 
 
 def open_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> list[Any]:
-    """Return the living tickets that `is_wanted`, without holds of a parent for a nested name. MOST_OPEN stay open."""
+    """Return the living tickets that `is_wanted`, without holds of a parent for a nested name.
+    MOST_OPEN stay open.
+    """
     targets: list[Any] = []
     wanted = is_published if with_waiting else lambda file: file.startswith(HOLD)
     for ticket in open_living(queue, wanted, lambda file: (file.startswith(HOLD), file)):

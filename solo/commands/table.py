@@ -1,10 +1,13 @@
-"""The subcommands in a line each, and the options of hold and release; cli.py declares those of the others."""
+"""The subcommands in a line each, and the options of hold and release; cli.py declares those of the
+others.
+"""
 
 from solo import kinds
 from solo.options import DIR, LAUNCHER_OPTIONS, LIMITS, OUTPUT, Option
 
 # fmt: off
-PID = Option("pid", None, kinds.PID, "PID", LIMITS, "Hold until the process PID ends", excludes=("for", "fd"),
+PID = Option("pid", None, kinds.PID, "PID", LIMITS, "Hold until the process PID "
+                                                    "ends", excludes=("for", "fd"),
     text="Hold the names until the process PID ends, however it ends. It must be a process of the caller's user, unless "
     "the caller is root. In a script, $$ is the pid of its shell, also in a subshell; the word parent is the process that "
     "called solo.")
@@ -25,7 +28,9 @@ KEPT_HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and e
 
 
 class Kept:
-    """A subcommand about kept holds: its options, what its names are, and what the manual says of it."""
+    """A subcommand about kept holds: its options, what its names are, and what the manual says of
+    it.
+    """
 
     def __init__(self, names: str, text: str, *options: Option) -> None:
         self.names = names

@@ -1,4 +1,6 @@
-"""`solo top`: holders and waiters, live, with the CPU time and memory of their processes. A key ends one."""
+"""`solo top`: holders and waiters, live, with the CPU time and memory of their processes. A key
+ends one.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ MESSAGE_STAYS = 5.0  # seconds
 HELP = "up/down: select   s: stop it   q: quit"
 UP, DOWN, QUIT, STOP, YES = "up", "down", "q", "s", "y"
 KEYS = {b"\x1b[A": UP, b"\x1bOA": UP, b"k": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN, b"j": DOWN}
-SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.?)?|.", re.DOTALL)  # ECMA-48: CSI, SS3, or a byte
+SEQUENCE = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.?)?|.", re.DOTALL
+)  # ECMA-48: CSI, SS3, or a byte
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
@@ -76,7 +80,9 @@ def show(view: Any, screen: Any) -> None:
 
 
 class View:
-    """The contents of the screen: `rows` of `solo list`, the `selected` one, the one we `asked` about, and a `message`."""
+    """The contents of the screen: `rows` of `solo list`, the `selected` one, the one we `asked`
+    about, and a `message`.
+    """
 
     def __init__(self, options: dict[str, Any], names: list[str]) -> None:
         self.options = options
@@ -84,7 +90,8 @@ class View:
         self.rows: list[Row] = []
         self.selected: Key | None = None
         self.asked: Row | None = None
-        self.message, self.message_time = "", 0.0
+        self.message = ""
+        self.message_time = 0.0
         self.evictions: dict[Key, tuple[Row, Eviction]] = {}
         self.usage = Usage()
 
@@ -113,7 +120,8 @@ class View:
 
     def show_message(self, message: str) -> None:
         """Show a message for some seconds."""
-        self.message, self.message_time = clean(message), monotonic()
+        self.message = clean(message)
+        self.message_time = monotonic()
 
     def press(self, key: Any) -> None:
         """Act on a key."""
@@ -129,7 +137,8 @@ class View:
             at += 1 if key == DOWN else -1
             self.selected = identify(self.rows[max(0, min(len(self.rows) - 1, at))])
         elif key == STOP and self.rows:
-            self.asked, self.message = self.rows[at], ""
+            self.asked = self.rows[at]
+            self.message = ""
 
     def find_selected(self) -> int:
         """Return the number of the selected row."""
@@ -139,16 +148,24 @@ class View:
         """Take the next step of ending the owner of a row, or report that it has ended."""
         key = identify(row)
         try:
-            if visit_queue(row["name"], {**self.options, "via": row["via"]}, lambda queue: self.evict(key, queue)):
+            if visit_queue(
+                row["name"],
+                {**self.options, "via": row["via"]},
+                lambda queue: self.evict(key, queue),
+            ):
                 return
             who = describe(row)
-            self.show_message(f"{who} no longer waits" if row["state"] == "waiting" else f"ended {who}")
+            self.show_message(
+                f"{who} no longer waits" if row["state"] == "waiting" else f"ended {who}"
+            )
         except SoloError as error:
             self.show_message(f"{row['name']}: {error}")
         del self.evictions[key]
 
     def evict(self, key: Key, queue: Any) -> bool:
-        """Take the next step of ending the owner of a ticket in `queue`. Return False if it has ended."""
+        """Take the next step of ending the owner of a ticket in `queue`. Return False if it has
+        ended.
+        """
         if queue is None:
             return False
         targets, settling = stop.find_targets(queue, lambda ticket: ticket.number == key[-1], True)
@@ -157,12 +174,17 @@ class View:
 
     def make_table(self) -> tuple[Any, Any]:
         """Return (columns, lines of clean cells)."""
-        usage = {key: lambda row, at=at: self.usage.found.get(identify(row), "--")[at] for at, key in enumerate(USAGE)}
+        usage = {
+            key: lambda row, at=at: self.usage.found.get(identify(row), "--")[at]
+            for at, key in enumerate(USAGE)
+        }
         columns, lines = make_table(COLUMNS, self.rows, None, PID=find_pid, **usage)
         return columns, [list(map(clean, line)) for line in lines]
 
     def render(self, width: int, height: int) -> Any:
-        """Return the screen for rich: counts and time of day, the rows around the selected one, a question or message."""
+        """Return the screen for rich: counts and time of day, the rows around the selected one, a
+        question or message.
+        """
         from rich.console import Group
         from rich.text import Text
 
@@ -172,11 +194,15 @@ class View:
         first = max(0, min(at - room // 2, len(lines) - room))
         shown = range(first, min(len(lines), first + room))
         looks = ["reverse" if number == at else "" for number in shown]
-        table = make_rich(columns, [lines[number] for number in shown], "STATE", STYLES, looks=looks)
+        table = make_rich(
+            columns, [lines[number] for number in shown], "STATE", STYLES, looks=looks
+        )
         held = sum(row["state"] != "waiting" for row in self.rows)
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
         title += strftime("%H:%M:%S").rjust(max(1, width - len(title)))
-        question = self.asked and f"stop {cut(describe(self.asked), width - len('stop ? y/n'))}? y/n"
+        question = (
+            self.asked and f"stop {cut(describe(self.asked), width - len('stop ? y/n'))}? y/n"
+        )
         bottom = Text(question or self.message or HELP, "bold yellow" if question else "dim")
         texts = Text(title, "bold"), bottom
         for text in texts:
@@ -194,12 +220,18 @@ def describe(row: Row) -> str:
 
 
 def find_pid(row: Row) -> Any:
-    """Return the pid that the busy line names: of the launcher, or of the process of an orphan or a kept hold."""
-    return format_pid(row, "child" if row["state"] == "orphaned" else "launcher") or format_pid(row, "child")
+    """Return the pid that the busy line names: of the launcher, or of the process of an orphan or a
+    kept hold.
+    """
+    return format_pid(row, "child" if row["state"] == "orphaned" else "launcher") or format_pid(
+        row, "child"
+    )
 
 
 class Usage:
-    """The CPU use of processes and all their descendants since the last look, and their memory now."""
+    """The CPU use of processes and all their descendants since the last look, and their memory
+    now.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[tuple[int, float], float] = {}  # by pid and start
@@ -207,21 +239,33 @@ class Usage:
         self.found: dict[Key, tuple[str, str]] = {}
 
     def measure(self, roots: dict[Key, list[int]]) -> str:
-        """Look at all processes once, for the pids of each key of `roots`. Return why that is impossible, or ""."""
+        """Look at all processes once, for the pids of each key of `roots`. Return why that is
+        impossible, or "".
+        """
         if not any(roots.values()):
             return ""
         now, processes = monotonic(), Processes()
         found, seconds = {}, {}
         for root, pids in roots.items():
-            infos = {pid: info for pid, _, info in processes.walk(pids, "cpu_times", "memory_info", "create_time")}
-            resident = sum(info["memory_info"].rss for info in infos.values() if info["memory_info"])
+            infos = {
+                pid: info
+                for pid, _, info in processes.walk(pids, "cpu_times", "memory_info", "create_time")
+            }
+            resident = sum(
+                info["memory_info"].rss for info in infos.values() if info["memory_info"]
+            )
             # None: a process that we may not look at.
-            times = {(pid, one["create_time"]): sum((one["cpu_times"] or ())[:2]) for pid, one in infos.items()}
+            times = {
+                (pid, one["create_time"]): sum((one["cpu_times"] or ())[:2])
+                for pid, one in infos.items()
+            }
             spent = sum(times[key] - self.seconds[key] for key in times if key in self.seconds)
             share = f"{100 * spent / (now - self.when):.0f}%" if self.when else "-"
             found[root] = (share, f"{resident / MIB:.1f} MiB") if infos else ("-", "-")
             seconds.update(times)
-        self.seconds, self.when, self.found = seconds, now, found
+        self.seconds = seconds
+        self.when = now
+        self.found = found
         return processes.problem
 
 
@@ -274,7 +318,9 @@ class Screen:
             pass  # the terminal is gone
 
     def wait_key(self, seconds: float) -> Any:
-        """Return the next key, None after `seconds` or a change of size, QUIT after a signal or a hangup."""
+        """Return the next key, None after `seconds` or a change of size, QUIT after a signal or a
+        hangup.
+        """
         ready = select.select([0, self.woken], [], [], 0 if self.typed else seconds)[0]
         if self.woken in ready:
             os.read(self.woken, 1 << 10)

@@ -1,4 +1,6 @@
-"""The files of a service, in the order in which systemd reads them. systemd.unit(5) has the rules."""
+"""The files of a service, in the order in which systemd reads them. systemd.unit(5) has the
+rules.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,29 @@ from solo.errors import SoloError
 UNITS = "/etc/systemd/system"  # those of the administrator
 # The directories of a system that does not run systemd; the first one with a file wins.
 SYSTEM = (
-    "/etc/systemd/system.control /run/systemd/system.control /run/systemd/transient /run/systemd/generator.early"
-    f" {UNITS} /etc/systemd/system.attached /run/systemd/system /run/systemd/system.attached /run/systemd/generator"
-    " /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system /run/systemd/generator.late"
+    "/etc/systemd/system.control /run/systemd/system.control /run/systemd/transient "
+    "/run/systemd/generator.early"
+    f" {UNITS} /etc/systemd/system.attached /run/systemd/system /run/systemd/system.attached "
+    "/run/systemd/generator"
+    " /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system "
+    "/run/systemd/generator.late"
 )
-USER = "/etc/systemd/user /run/systemd/user /usr/local/lib/systemd/user /usr/lib/systemd/user /lib/systemd/user"
+USER = (
+    "/etc/systemd/user /run/systemd/user /usr/local/lib/systemd/user /usr/lib/systemd/user "
+    "/lib/systemd/user"
+)
 SERVICE = ".service"
-OF_SERVICE = re.compile(r"([^/@]*[^/@-](?:@[^/]*)?\.service)\.d")  # a directory of drop-ins for one service
+OF_SERVICE = re.compile(
+    r"([^/@]*[^/@-](?:@[^/]*)?\.service)\.d"
+)  # a directory of drop-ins for one service
 
 
 def read_services(names: list[str]) -> Iterator[list[Source]]:
-    """Yield the files of each service: its own one, with an empty text if it is missing, then its drop-ins.
+    """Yield the files of each service: its own one, with an empty text if it is missing, then its
+    drop-ins.
 
-    A name is that of a service, a file, a drop-in or a directory; none: the directory of the administrator. Raises SoloError.
+    A name is that of a service, a file, a drop-in or a directory; none: the directory of the
+    administrator. Raises SoloError.
     """
     asked, seen = names or list(filter(os.path.isdir, [UNITS])), set[tuple[str, ...]]()
     for folder, name in [place for one in asked for place in list_services(one)]:
@@ -38,13 +50,18 @@ def read_services(names: list[str]) -> Iterator[list[Source]]:
             continue
         seen.add(real)
         files = [own] if own == "-" or os.path.lexists(own) else []
-        sources = [*read_all(files, must_exist=bool(names)), *read_all(drop_ins, must_exist=bool(names))]
+        sources = [
+            *read_all(files, must_exist=bool(names)),
+            *read_all(drop_ins, must_exist=bool(names)),
+        ]
         if sources:
             yield sources if sources[0].file == own else [Source(own, "", None, ""), *sources]
 
 
 def list_services(path: str) -> Iterator[tuple[str | None, str]]:
-    """Yield (directory, name of the file) of each service that was named; without a directory: systemd's. Raises SoloError."""
+    """Yield (directory, name of the file) of each service that was named; without a directory:
+    systemd's. Raises SoloError.
+    """
     folder, name = os.path.split(path)
     above, parent = os.path.split(os.path.dirname(os.path.abspath(path)))
     if path == "-":
@@ -64,7 +81,9 @@ def list_services(path: str) -> Iterator[tuple[str | None, str]]:
 
 
 def find_service(folder: str | None, name: str) -> list[str]:
-    """Return the path of the file of a service, which may be missing, and those of its drop-ins. Raises SoloError."""
+    """Return the path of the file of a service, which may be missing, and those of its drop-ins.
+    Raises SoloError.
+    """
     if name == "-":
         return [name]
     system = list_folders(os.environ.get("SYSTEMD_UNIT_PATH"))
@@ -92,21 +111,29 @@ def list_neighbours(folder: str, system: list[str]) -> list[str]:
 
 @cache
 def list_folders(asked: str | None) -> list[str]:
-    """Return the directories in which systemd looks for units, by priority. `asked` is the value of SYSTEMD_UNIT_PATH."""
+    """Return the directories in which systemd looks for units, by priority. `asked` is the value of
+    SYSTEMD_UNIT_PATH.
+    """
     if asked is not None:
         return asked.rstrip(":").split(":") + SYSTEM.split() * asked.endswith(":")
     found = ""
     if os.path.isdir("/run/systemd/system"):
         words = ["systemctl", "--system", "show", "--property=UnitPath", "--value"]
         with suppress(OSError, ValueError, subprocess.SubprocessError):
-            found = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True).stdout
+            found = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True
+            ).stdout
     return (found.strip() or SYSTEM).split()
 
 
 def find_file(name: str, folders: list[str]) -> str | None:
-    """Return the file of a service, or that of the template of an instance; None if there is none."""
+    """Return the file of a service, or that of the template of an instance; None if there is
+    none.
+    """
     template = re.sub("@.+(?=[.])", "@", name)
-    paths = [os.path.join(folder, one) for one in dict.fromkeys([name, template]) for folder in folders]
+    paths = [
+        os.path.join(folder, one) for one in dict.fromkeys([name, template]) for folder in folders
+    ]
     return next(filter(os.path.lexists, paths), None)
 
 
@@ -123,7 +150,9 @@ def list_links(folders: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def find_drop_ins(names: list[str], folders: list[str]) -> list[str]:
-    """Return the drop-ins of a service with these names. Of those with one file name the first directory's counts."""
+    """Return the drop-ins of a service with these names. Of those with one file name the first
+    directory's counts.
+    """
     found = dict[str, str]()
     places = [(folder, one) for name in names for folder in folders for one in list_variants(name)]
     if names[0].endswith(SERVICE):
@@ -132,13 +161,19 @@ def find_drop_ins(names: list[str], folders: list[str]) -> list[str]:
         place = os.path.join(folder, f"{one}.d")
         with suppress(OSError):
             for file in os.listdir(place):
-                if file.endswith(".conf") and file[:1] != "." and not os.path.isdir(f"{place}/{file}"):
+                if (
+                    file.endswith(".conf")
+                    and file[:1] != "."
+                    and not os.path.isdir(f"{place}/{file}")
+                ):
                     found.setdefault(file, f"{place}/{file}")
     return [found[file] for file in sorted(found)]
 
 
 def list_variants(name: str) -> Iterator[str]:
-    """Yield the names for which a service has drop-ins: its own, that of its template, and those that end at a hyphen."""
+    """Yield the names for which a service has drop-ins: its own, that of its template, and those
+    that end at a hyphen.
+    """
     prefix, sign, instance = name.removesuffix(SERVICE).partition("@")
     yield name
     if not name.endswith(SERVICE):  # a timer, or a copy

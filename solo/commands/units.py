@@ -29,10 +29,22 @@ LISTS = {
 }
 LISTS |= {"SuccessExitStatus", *MADE, *BOUND}
 # The settings that systemd applies to a command with the prefix +.
-OF_ALL = {"Type", "NotifyAccess", "WatchdogSec", "Environment", "EnvironmentFile", "SuccessExitStatus"}
+OF_ALL = {
+    "Type",
+    "NotifyAccess",
+    "WatchdogSec",
+    "Environment",
+    "EnvironmentFile",
+    "SuccessExitStatus",
+}
 CANNOT_FAIL = re.compile(r" (?:-q?E|--busy-exit|--wait forever)\b")  # by a skip
-NO_SHELL = "systemd runs no shell: it passes signs like && and > to the command as words (use sh -c)"
-SECOND = "systemd refuses a second ExecStart= unless Type=oneshot is set (put an empty ExecStart= before this one)"
+NO_SHELL = (
+    "systemd runs no shell: it passes signs like && and > to the command as words (use sh -c)"
+)
+SECOND = (
+    "systemd refuses a second ExecStart= unless Type=oneshot is set (put an empty ExecStart= "
+    "before this one)"
+)
 
 
 class Setting(NamedTuple):
@@ -61,14 +73,22 @@ def parse_unit(sources: list[Source]) -> Iterator[Line]:
         prefix = PREFIX.fullmatch(one.value)
         if one.key == "ExecStart" and prefix:
             line = make_line(own.file, one, values, prefix[1], prefix[2])
-            is_refused = one is not settings[one.key][0] and values.get("Type", "simple") != "oneshot"
-            yield line._replace(advice=line.advice.add(FAILS, "unit", SECOND)) if is_refused else line
+            is_refused = (
+                one is not settings[one.key][0] and values.get("Type", "simple") != "oneshot"
+            )
+            yield (
+                line._replace(advice=line.advice.add(FAILS, "unit", SECOND)) if is_refused else line
+            )
         elif one.key.startswith("Exec") and MENTION.search(one.value):
-            yield make_unread(one.file, one.number, f"{one.key}={one.value[:1] * (not prefix)} is not read")
+            yield make_unread(
+                one.file, one.number, f"{one.key}={one.value[:1] * (not prefix)} is not read"
+            )
 
 
 def merge(assignments: list[Setting]) -> dict[str, list[Setting]]:
-    """Return the settings that count, by their keys: all of a list, the last one of others. An empty one resets the key."""
+    """Return the settings that count, by their keys: all of a list, the last one of others. An
+    empty one resets the key.
+    """
     settings = dict[str, list[Setting]]()
     for one in assignments:
         if not one.value:
@@ -81,7 +101,9 @@ def merge(assignments: list[Setting]) -> dict[str, list[Setting]]:
 
 
 def read_settings(source: Source) -> Iterator[Setting]:
-    """Yield those in the section Service. A line that ends with a backslash goes on in the next one."""
+    """Yield those in the section Service. A line that ends with a backslash goes on in the next
+    one.
+    """
     parts, start, section = list[str](), 0, ""
     for number, line in enumerate(source.text.split("\n"), 1):
         line = line.strip()
@@ -108,19 +130,41 @@ def make_line(file: str, one: Setting, settings: dict[str, str], prefix: str, co
     unit = Unit(file, settings, user)
     advice = examine(command, "/bin/sh" if user == "root" else "")._replace(is_bare=False)
     if advice.tool and has_signs(command):
-        advice = advice._replace(tool="shell", findings=(), edit=None, reason="").add(FAILS, "shell", NO_SHELL)
-    variables = {name: value for name, value in unit.environment.items() if name in ("SOLO_DIR", "SOLO_VIA")}
+        advice = advice._replace(tool="shell", findings=(), edit=None, reason="").add(
+            FAILS, "shell", NO_SHELL
+        )
+    variables = {
+        name: value for name, value in unit.environment.items() if name in ("SOLO_DIR", "SOLO_VIA")
+    }
     if unit.has("EnvironmentFile"):
         variables.setdefault("SOLO_VIA", "")
     asked = expand(find_asked(advice, variables))
     via = str(advice.options.get("via") or variables.get("SOLO_VIA", ""))
     place = check_unit(unit, asked, via, advice.names)
-    if advice.runs and "75" not in settings.get("SuccessExitStatus", "") and not CANNOT_FAIL.search(command):
-        advice = advice.add(NOTE, "status", "a skip has status 75: add SuccessExitStatus=75, else the unit fails")
+    if (
+        advice.runs
+        and "75" not in settings.get("SuccessExitStatus", "")
+        and not CANNOT_FAIL.search(command)
+    ):
+        advice = advice.add(
+            NOTE, "status", "a skip has status 75: add SuccessExitStatus=75, else the unit fails"
+        )
     if advice.tool == "solo" and not advice.edit and place.unknown:
         advice = advice.add(NOTE, "unit", place.unknown)
     advice = check_lock_files(unit, advice)
-    return Line(one.file, one.number, f"ExecStart={prefix}", command, "", user, variables, advice, place, unit, asked)
+    return Line(
+        one.file,
+        one.number,
+        f"ExecStart={prefix}",
+        command,
+        "",
+        user,
+        variables,
+        advice,
+        place,
+        unit,
+        asked,
+    )
 
 
 def check_lock_files(unit: Unit, advice: Advice) -> Advice:
@@ -131,22 +175,35 @@ def check_lock_files(unit: Unit, advice: Advice) -> Advice:
     if not private:
         return advice
     # Other users can neither see nor lock it.
-    is_true = [one.check != "tmp" or not any(path in one.text for path in private) for one in advice.findings]
+    is_true = [
+        one.check != "tmp" or not any(path in one.text for path in private)
+        for one in advice.findings
+    ]
     advice = advice._replace(findings=tuple(compress(advice.findings, is_true)))
     for path, setting in private.items():
         text = f"{setting} makes {path} a file of this unit alone, which excludes no other"
-        advice = advice._replace(edit=None, reason=text) if path in guarded else advice.add(NOTE, "unit", text)
+        advice = (
+            advice._replace(edit=None, reason=text)
+            if path in guarded
+            else advice.add(NOTE, "unit", text)
+        )
     return advice
 
 
 def has_signs(command: str) -> bool:
-    """Return whether a shell would see a sign there that systemd does not know: it knows a ; between blanks."""
+    """Return whether a shell would see a sign there that systemd does not know: it knows a ;
+    between blanks.
+    """
     try:
         found = split_line(command)
     except Unclear:
         return False
-    between = [command[one.words[-1].end : after.words[0].start] for one, after in zip(found, found[1:])]
-    return any(one.redirections for one in found) or not all(map(re.compile(r"\s+;\s+").fullmatch, between))
+    between = [
+        command[one.words[-1].end : after.words[0].start] for one, after in zip(found, found[1:])
+    ]
+    return any(one.redirections for one in found) or not all(
+        map(re.compile(r"\s+;\s+").fullmatch, between)
+    )
 
 
 def find_owner(file: str, settings: dict[str, str]) -> str:

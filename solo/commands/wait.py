@@ -1,4 +1,6 @@
-"""`solo wait`: block as long as an exclusive contender of the names would wait, without polling and without a ticket."""
+"""`solo wait`: block as long as an exclusive contender of the names would wait, without polling and
+without a ticket.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from solo.record import Record
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
-    """Return 0 once all names were free. Raises Busy after the timeout, SoloError for an unknown name."""
+    """Return 0 once all names were free. Raises Busy after the timeout, SoloError for an unknown
+    name.
+    """
     if is_engine(options):
         from solo.commands import remote
 

@@ -10,8 +10,8 @@ The contender that closes the circle finds it: each looks once, when it has join
 - no ticket's number is used twice: tickets that two looks find were there all the time in between
 - what cannot be seen makes no circle: we wait
 
-Of a program, one thread may wait while another releases: its waiting ticket says which holds it retains meanwhile. Only
-tickets kept as files are found.
+Of a program, one thread may wait while another releases: its waiting ticket says which holds it
+retains meanwhile. Only tickets kept as files are found.
 """
 
 import posix
@@ -81,14 +81,21 @@ class Look:
                 wait.holds = [self.find_hold(hold) for hold in list_holds_beside(wait.ticket)]
             for wait in self.waits.values():
                 if any(hold.waits for hold in wait.holds):
-                    wait.claims += list_claims_ahead(wait.ticket, ignores if wait is self.start else None)
+                    wait.claims += list_claims_ahead(
+                        wait.ticket, ignores if wait is self.start else None
+                    )
         finally:
             for queue in self.queues.values():
                 queue.leave()
         stuck = find_stuck(self.holds.values())
         self.circle = find_circle(self.start, stuck)
-        self.stuck_waits = {key: wait for key, wait in self.waits.items() if find_in_the_way(wait, stuck)}
-        self.stuck = {*self.stuck_waits, *[key for key, hold in self.holds.items() if hold in stuck]}
+        self.stuck_waits = {
+            key: wait for key, wait in self.waits.items() if find_in_the_way(wait, stuck)
+        }
+        self.stuck = {
+            *self.stuck_waits,
+            *[key for key, hold in self.holds.items() if hold in stuck],
+        }
 
     def find_wait(self, ticket: "Ticket") -> Waiting:
         """Return the node of a waiting ticket."""
@@ -133,12 +140,14 @@ class Look:
                     yield ticket
 
     def open_queue(self, folder: str, is_trusted: bool) -> "FileQueue | None":
-        """Return the queue in a directory below our base, or if we trust the process that uses it in one where no other user
-        can write, else None. Raises OSError, SoloError.
+        """Return the queue in a directory below our base, or if we trust the process that uses it
+        in one where no other user can write, else None. Raises OSError, SoloError.
         """
         if folder not in self.queues:
             if folder.startswith(f"{self.base}/"):
-                place = open_below(open_base(self.base, True), folder[len(self.base) + 1 :].split("/"))
+                place = open_below(
+                    open_base(self.base, True), folder[len(self.base) + 1 :].split("/")
+                )
             elif is_trusted:
                 place = open_base(folder, None)
             else:
@@ -147,7 +156,9 @@ class Look:
         return self.queues[folder]
 
     def wait_newest(self) -> None:
-        """If another of the waiters that never leave joined after us, wait for that: it finds the circle as well."""
+        """If another of the waiters that never leave joined after us, wait for that: it finds the
+        circle as well.
+        """
         newest = max([wait.ticket for wait in self.stuck_waits.values()], key=get_since)
         if get_since(newest) <= get_since(self.start.ticket):
             return
@@ -175,10 +186,16 @@ def get_since(ticket: "Ticket") -> float:
 
 
 def list_holds_beside(waiting: "Ticket") -> "list[Ticket]":
-    """Return the holds in the queue of a waiter, without one of its own: a launcher that acquired just now has both."""
+    """Return the holds in the queue of a waiter, without one of its own: a launcher that acquired
+    just now has both.
+    """
     record = waiting.record
     own = record.launcher if record and record.retained is None else None
-    return [hold for hold in list_holds(waiting.queue) if own is None or not hold.record or hold.record.launcher != own]
+    return [
+        hold
+        for hold in list_holds(waiting.queue)
+        if own is None or not hold.record or hold.record.launcher != own
+    ]
 
 
 def list_claims_ahead(waiting: "Ticket", ignores: "Ignores | None") -> "list[Claim]":
@@ -189,11 +206,15 @@ def list_claims_ahead(waiting: "Ticket", ignores: "Ignores | None") -> "list[Cla
     ahead = list_living(waiting.queue, files)
     if ignores is not None and waiting.record is not None:
         ahead = [ticket for ticket in ahead if not ignores(ticket, waiting.record)]
-    return list({(claim.mode, claim.slots, claim.take): claim for claim in map(read_claim, ahead)}.values())
+    return list(
+        {(claim.mode, claim.slots, claim.take): claim for claim in map(read_claim, ahead)}.values()
+    )
 
 
 def list_processes(hold: "Ticket") -> "Iterator[int]":
-    """Yield the processes for whose waits the hold waits: a program itself, or all below a launcher or a command."""
+    """Yield the processes for whose waits the hold waits: a program itself, or all below a launcher
+    or a command.
+    """
     record = hold.record
     if record is None:
         return
@@ -203,7 +224,9 @@ def list_processes(hold: "Ticket") -> "Iterator[int]":
 
 
 def is_kept_by(hold: "Ticket", wait: Waiting) -> bool:
-    """Return whether the hold lasts while one of its processes waits: another thread of a program may release it."""
+    """Return whether the hold lasts while one of its processes waits: another thread of a program
+    may release it.
+    """
     ours, theirs = hold.record, wait.ticket.record
     assert ours is not None
     assert theirs is not None
@@ -211,7 +234,9 @@ def is_kept_by(hold: "Ticket", wait: Waiting) -> bool:
 
 
 def list_seats(pid: int) -> "list[tuple[str, str]]":
-    """Return (directory, file) of each waiting ticket that a process has open: its own, and that ahead. Raises OSError."""
+    """Return (directory, file) of each waiting ticket that a process has open: its own, and that
+    ahead. Raises OSError.
+    """
     found = []
     for fd in posix.listdir(f"/proc/{pid}/fd"):
         try:
@@ -231,13 +256,17 @@ def list_below(pid: int) -> "Iterator[int]":
         yield parent
         try:
             for thread in posix.listdir(f"/proc/{parent}/task"):
-                parents += map(int, read_file(f"/proc/{parent}/task/{thread}/children", CHILDREN_SIZE).split())
+                parents += map(
+                    int, read_file(f"/proc/{parent}/task/{thread}/children", CHILDREN_SIZE).split()
+                )
         except OSError:
             continue  # it has just ended
 
 
 def describe_circle(circle: "list[Ticket]") -> str:
-    """Return `a deadlock: held by pid 12 (a.sh), in which pid 13 waits for db, held by us (pid 11)`."""
+    """Return `a deadlock: held by pid 12 (a.sh), in which pid 13 waits for db, held by us (pid
+    11)`.
+    """
     from solo.text.describe import describe_owner
 
     *others, ours = circle
@@ -260,5 +289,7 @@ def find_name(waiting: "Ticket") -> str:
     assert record is not None
     assert isinstance(waiting.queue, FileQueue)
     path = waiting.queue.place.path
-    wanted = [name for name, _ in plan_claims(record.names, record.claim) if path.endswith(f"/{name}")]
+    wanted = [
+        name for name, _ in plan_claims(record.names, record.claim) if path.endswith(f"/{name}")
+    ]
     return max(wanted, key=len, default=path)

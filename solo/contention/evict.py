@@ -1,7 +1,8 @@
 """Ends holders and waiters, for --replace and `solo stop`.
 
-First SIGTERM, then SIGKILL; first to the command and then to its launcher, which so exits with the command's status.
-Every process is verified, and signalled only if the owner of the ticket's file could have signalled it.
+First SIGTERM, then SIGKILL; first to the command and then to its launcher, which so exits with the
+command's status. Every process is verified, and signalled only if the owner of the ticket's file
+could have signalled it.
 """
 
 import posix
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from solo.record import Record
 
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended
-GRACE = 2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
+GRACE = (
+    2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
+)
 
 
 class Eviction:
-    """An eviction. `steps`: by (file, state) of a ticket, the number of STEPS taken and when the next one is due;
-    `refused`: by file, the error of a ticket that cannot be ended.
+    """An eviction. `steps`: by (file, state) of a ticket, the number of STEPS taken and when the
+    next one is due; `refused`: by file, the error of a ticket that cannot be ended.
     """
 
     def __init__(self, kill_after: float) -> None:
@@ -38,10 +41,11 @@ class Eviction:
         self.refused: dict[str, SoloError] = {}
 
     def act(self, tickets: "Sequence[Ticket]") -> float:
-        """Take the step that is due for each of `tickets`, close them, and return when to call again.
+        """Take the step that is due for each of `tickets`, close them, and return when to call
+        again.
 
-        Leave tickets that could not be kept open, because there are too many, for the next call. Leave all holders too
-        while a waiter is among those: it would acquire when the holders end.
+        Leave tickets that could not be kept open, because there are too many, for the next call.
+        Leave all holders too while a waiter is among those: it would acquire when the holders end.
         """
         now = monotonic()
         try:
@@ -57,7 +61,9 @@ class Eviction:
                 ticket.close()
 
     def advance(self, ticket: "Ticket", now: float) -> float:
-        """Take the step that is due for one ticket. Return when its next step is due: never if it cannot be ended."""
+        """Take the step that is due for one ticket. Return when its next step is due: never if it
+        cannot be ended.
+        """
         if ticket.file in self.refused:
             return FOREVER
         if ticket.is_open and ticket.state is LIVE and ticket.has_left():
@@ -75,13 +81,17 @@ class Eviction:
         return due
 
     def transfer_steps(self, waiting: str, hold: str) -> None:
-        """Count the steps taken for a waiter as taken for the holder that it has become: the names of its tickets."""
+        """Count the steps taken for a waiter as taken for the holder that it has become: the names
+        of its tickets.
+        """
         for (file, state), step in list(self.steps.items()):
             if file == waiting:
                 self.steps[hold, state] = step
 
     def act_on_all(self, tickets: "Sequence[Ticket]") -> float:
-        """Act on tickets that all must end. Raises SoloError for one that cannot be ended, after asking all others."""
+        """Act on tickets that all must end. Raises SoloError for one that cannot be ended, after
+        asking all others.
+        """
         next_due = self.act(tickets)
         for error in self.refused.values():
             raise error
@@ -89,14 +99,23 @@ class Eviction:
 
 
 def ask_to_end(ticket: "Ticket") -> "float | None":
-    """Send SIGTERM to the command; to the launcher, which forwards it, if no command runs yet, with --tree, or if the
-    owner of the ticket could not signal the command, as after sudo(8).
+    """Send SIGTERM to the command; to the launcher, which forwards it, if no command runs yet, with
+    --tree, or if the owner of the ticket could not signal the command, as after sudo(8).
     """
     record = read_record(ticket)
     process = record.child
-    if process is None or has_launcher(ticket) and (record.tree is not None or not vouches(ticket, process)):
+    if (
+        process is None
+        or has_launcher(ticket)
+        and (record.tree is not None or not vouches(ticket, process))
+    ):
         process = record.launcher
-    end(ticket, process, SIGTERM, (lambda: announce_kept(ticket, record)) if record.is_kept else None)
+    end(
+        ticket,
+        process,
+        SIGTERM,
+        (lambda: announce_kept(ticket, record)) if record.is_kept else None,
+    )
     return None
 
 
@@ -104,12 +123,17 @@ def announce_kept(ticket: "Ticket", record: "Record") -> None:
     """Say which process ends: the user may not know that a hold of it is in the way."""
     whose = ""
     try:
-        uid = posix.stat(f"/proc/{find_pid(record.holder, record.origin, ticket.queue.origin)}").st_uid
+        uid = posix.stat(
+            f"/proc/{find_pid(record.holder, record.origin, ticket.queue.origin)}"
+        ).st_uid
         if uid != ticket.owner_uid:
             whose = f" of {find_user(uid)}"
     except OSError:
         pass  # it has ended
-    say_promptly(f"{record.names[0]}: ending {describe_owner(ticket)}{whose}, for which solo hold keeps the name")
+    say_promptly(
+        f"{record.names[0]}: ending {describe_owner(ticket)}{whose}, for which solo hold keeps the "
+        "name"
+    )
 
 
 def kill_command(ticket: "Ticket") -> "float | None":
@@ -128,13 +152,19 @@ def kill_descendants(ticket: "Ticket", record: "Record", command: "Process") -> 
     A launcher in another namespace does that itself. Raises SoloError as open_recipient does.
     """
     mine = ticket.queue.origin
-    if (record.origin.pid_namespace, record.origin.time_namespace) != (mine.pid_namespace, mine.time_namespace):
+    if (record.origin.pid_namespace, record.origin.time_namespace) != (
+        mine.pid_namespace,
+        mine.time_namespace,
+    ):
         return
     try:
         with open_recipient(ticket, record.launcher) as launcher:
-            # Within one clock tick the lower pid is older, unless pids wrapped: so Termination keeps earlier children apart.
+            # Within one clock tick the lower pid is older, unless pids wrapped: so Termination
+            # keeps earlier children apart.
             children = find_children(record.launcher[0])
-            strangers = [(pid, start) for pid, start in children if (start, pid) < (command[1], command[0])]
+            strangers = [
+                (pid, start) for pid, start in children if (start, pid) < (command[1], command[0])
+            ]
             found = find_descendants(record.launcher[0], strangers)
             if launcher.is_gone():
                 return  # another process may have got its pid before we listed the children
@@ -165,10 +195,16 @@ def refuse(ticket: "Ticket") -> "float | None":
 
     path = decode(record.descriptor[-1])
     remedy = f"list them: fuser {quote_path(path)}"
-    raise SoloError(f"pid {pid} has ended, but a process that it started has {path} open ({remedy})")
+    raise SoloError(
+        f"pid {pid} has ended, but a process that it started has {path} open ({remedy})"
+    )
 
 
-STEPS = (ask_to_end, kill_command, kill_launcher)  # each returns the seconds until the next, None: --kill-after
+STEPS = (
+    ask_to_end,
+    kill_command,
+    kill_launcher,
+)  # each returns the seconds until the next, None: --kill-after
 
 
 def read_record(ticket: "Ticket") -> "Record":

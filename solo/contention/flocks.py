@@ -1,6 +1,8 @@
-"""Locks the user's files beside the name, as other programs do: with flock(2) for --flock, with fcntl(2) for --fcntl.
+"""Locks the user's files beside the name, as other programs do: with flock(2) for --flock, with
+fcntl(2) for --fcntl.
 
-The files are never written, truncated, renamed or removed. They cannot record an orphan: the command dies with its launcher.
+The files are never written, truncated, renamed or removed. They cannot record an orphan: the
+command dies with its launcher.
 """
 
 import os
@@ -39,10 +41,12 @@ EVERYBODY = 0o666
 
 
 class Flock(Opened):
-    """A file locked with flock(2), held for a claim of `mode`. It has what a holder needs of a ticket and of its queue.
+    """A file locked with flock(2), held for a claim of `mode`. It has what a holder needs of a
+    ticket and of its queue.
 
-    The class is the kind of lock: `call` locks as flock(2) does, `find_owner` returns the pid of a holder or 0, `mark`
-    is in /proc/PID/fdinfo of a locked descriptor, `types` are the types of files that can be locked.
+    The class is the kind of lock: `call` locks as flock(2) does, `find_owner` returns the pid of a
+    holder or 0, `mark` is in /proc/PID/fdinfo of a locked descriptor, `types` are the types of
+    files that can be locked.
     """
 
     option = "flock"
@@ -51,10 +55,12 @@ class Flock(Opened):
     mark = " FLOCK "
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"
-    access: "dict[int, int]" = {}  # that open(2) needs; as flock(1) reads only, a script can be executed while locked
+    # that open(2) needs; as flock(1) reads only, a script can be executed while locked
+    access: "dict[int, int]" = {}
 
     def __init__(self, fd: int, mode: str) -> None:
-        self.fd, self.mode = fd, mode
+        self.fd = fd
+        self.mode = mode
 
     @property
     def queue(self) -> "Flock":
@@ -96,12 +102,19 @@ KINDS: "tuple[Kind, ...]" = Flock, FcntlLock
 
 
 def lock_files(
-    plan: "Plan", mode: str, umask: int, watch: "Watch", holds: "list[Any]", is_program: bool = False
+    plan: "Plan",
+    mode: str,
+    umask: int,
+    watch: "Watch",
+    holds: "list[Any]",
+    is_program: bool = False,
 ) -> None:
-    """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
+    """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock
+    each to `holds`.
 
-    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `watch` is as
-    for Attempt. `is_program`: do not refuse locks of this process, which may be of other threads. Raises Busy, SoloError.
+    Lock them in the order of device and inode: it is the same for all contenders, whatever path
+    they use. `watch` is as for Attempt. `is_program`: do not refuse locks of this process, which
+    may be of other threads. Raises Busy, SoloError.
     """
     lock = choose_lock(mode)
     files: dict[tuple[int, int], dict[Kind, str]] = {}
@@ -122,7 +135,9 @@ def choose_lock(mode: str) -> int:
     return LOCK_EX if mode == EXCLUSIVE else LOCK_SH
 
 
-def lock_path(kind: Kind, path: str, umask: int, lock: int, deadline: float, watch: "Watch", is_program: bool) -> int:
+def lock_path(
+    kind: Kind, path: str, umask: int, lock: int, deadline: float, watch: "Watch", is_program: bool
+) -> int:
     """Return a locked descriptor of the file that the path leads to. Raises Busy, SoloError."""
     while True:
         fd = open_file(path, umask, kind, lock)
@@ -139,8 +154,12 @@ def lock_path(kind: Kind, path: str, umask: int, lock: int, deadline: float, wat
         close(fd)  # the file was replaced meanwhile: others lock the new one
 
 
-def lock_file(kind: Kind, fd: int, path: str, lock: int, deadline: float, watch: "Watch", is_program: bool) -> None:
-    """Lock `fd`, which is opened anew for writing on NFS, as an exclusive lock needs. Raises OSError, Busy, SoloError."""
+def lock_file(
+    kind: Kind, fd: int, path: str, lock: int, deadline: float, watch: "Watch", is_program: bool
+) -> None:
+    """Lock `fd`, which is opened anew for writing on NFS, as an exclusive lock needs. Raises
+    OSError, Busy, SoloError.
+    """
     try:
         if try_lock(fd, lock, kind.call):
             return
@@ -159,7 +178,11 @@ def lock_file(kind: Kind, fd: int, path: str, lock: int, deadline: float, watch:
         raise make_busy(kind, fd, path, owner)
 
     def describe() -> "tuple[int | None, str, str]":
-        return None, f"{path} is locked by {describe_locker(kind, fd, kind.find_owner(fd, lock))}", ""
+        return (
+            None,
+            f"{path} is locked by {describe_locker(kind, fd, kind.find_owner(fd, lock))}",
+            "",
+        )
 
     # Wait in one go: a waiter that leaves the system call loses its place in the kernel's queue.
     if not watch(lambda _: wait_lock(fd, lock, deadline, kind.call), deadline, describe, True):
@@ -167,7 +190,9 @@ def lock_file(kind: Kind, fd: int, path: str, lock: int, deadline: float, watch:
 
 
 def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
-    """Print that another program holds the file by a lock of the other kind, which ours does not exclude."""
+    """Print that another program holds the file by a lock of the other kind, which ours does not
+    exclude.
+    """
     other = KINDS[1 - KINDS.index(kind)]
     try:
         owner = other.find_owner(fd, lock)
@@ -175,14 +200,21 @@ def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
         return  # a file system or kernel without that kind of lock
     if owner and owner != os.getpid() and not descends_from(os.getppid(), owner):
         lock_of = f"{describe_locker(other, fd, owner)} holds a lock of {other.system_call}"
-        say(f"{path}: {lock_of}, which --{kind.option} does not exclude (use --{other.option} {path})")
+        say(
+            f"{path}: {lock_of}, which --{kind.option} does not exclude (use --{other.option} "
+            f"{path})"
+        )
 
 
 def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:
-    """Raise SoloError if this program has locked the file with classic fcntl(2): closing our descriptor releases it."""
+    """Raise SoloError if this program has locked the file with classic fcntl(2): closing our
+    descriptor releases it.
+    """
     for entry in os.listdir("/proc/self/fd"):
         try:
-            if identify(os.fstat(int(entry))) == identity and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
+            if identify(os.fstat(int(entry))) == identity and b" POSIX " in read_file(
+                f"/proc/self/fdinfo/{entry}"
+            ):
                 why = "this program would lose its own fcntl(2) lock on it (release that first)"
                 raise SoloError(f"{path}: cannot be locked: {why}")
         except OSError:
@@ -190,12 +222,16 @@ def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:
 
 
 def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
-    """Raise SoloError if an ancestor, an inherited descriptor or this process, since before its exec, holds the lock."""
+    """Raise SoloError if an ancestor, an inherited descriptor or this process, since before its
+    exec, holds the lock.
+    """
     if owner and descends_from(os.getppid(), owner):
         raise make_own_wait(f"{path}: locked by pid {owner}, an ancestor of this process")
     for entry in os.listdir("/proc/self/fd"):
         try:
-            is_inherited = int(entry) != fd and identify(os.fstat(int(entry))) == identify(os.fstat(fd))
+            is_inherited = int(entry) != fd and identify(os.fstat(int(entry))) == identify(
+                os.fstat(fd)
+            )
             if is_inherited and kind.mark.encode() in read_file(f"/proc/self/fdinfo/{entry}"):
                 raise make_own_wait(f"{path}: locked through the inherited descriptor {entry}")
         except OSError:
@@ -215,7 +251,9 @@ def make_busy(kind: Kind, fd: int, path: str, owner: int) -> Busy:
 
 
 def open_file(path: str, umask: int, kind: Kind, lock: int) -> int:
-    """Open the file with the access that the `lock` needs. Create it if missing. Raises SoloError."""
+    """Open the file with the access that the `lock` needs. Create it if missing. Raises
+    SoloError.
+    """
     flags = kind.access.get(lock, os.O_RDONLY) | FLAGS
     try:
         for _ in range(2):
@@ -245,7 +283,8 @@ def fail(path: str, kind: Kind, lock: int, error: OSError) -> SoloError:
 def find_identity(path: str, umask: int, kind: Kind, lock: int) -> "tuple[int, int]":
     """Return (device, inode) of the file, created if it is missing."""
     try:
-        # Not by opening it: to close it would release an fcntl(2) lock that this process has had since before exec.
+        # Not by opening it: to close it would release an fcntl(2) lock that this process has had
+        # since before exec.
         return identify(os.stat(path))
     except OSError:
         fd = open_file(path, umask, kind, lock)
@@ -268,7 +307,9 @@ def identify(stat: os.stat_result) -> "tuple[int, int]":
 
 
 def describe_locker(kind: Kind, fd: int, pid: int) -> str:
-    """Return `pid 4711 (make)`, or what is known of the owner of a lock on the file of `fd`. Take no lock for that."""
+    """Return `pid 4711 (make)`, or what is known of the owner of a lock on the file of `fd`. Take
+    no lock for that.
+    """
     known = describe_program(pid)
     if known:
         return known
@@ -276,7 +317,9 @@ def describe_locker(kind: Kind, fd: int, pid: int) -> str:
     heir = describe_program(ofd.find_sharer(fd, *marks))
     if heir:
         return f"{heir}, which inherited the lock of pid {pid}" if pid else heir
-    return f"pid {pid}, which is gone, and what it passed the lock on to" if pid else "another process"
+    return (
+        f"pid {pid}, which is gone, and what it passed the lock on to" if pid else "another process"
+    )
 
 
 def describe_program(pid: int) -> str:

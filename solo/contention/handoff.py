@@ -1,10 +1,12 @@
-"""The handoff, prepared: a waiter that has only holds in its way forks its command, which waits for the go message.
+"""The handoff, prepared: a waiter that has only holds in its way forks its command, which waits for
+the go message.
 
-On an idle machine the first word of the next command comes after 2.95 ms instead of 3.38 (200 handoffs each way in turn).
-The costs: ps(1) shows a second solo beside the waiter at the head; if somebody stops that one, the command starts only
-once it is continued.
+On an idle machine the first word of the next command comes after 2.95 ms instead of 3.38 (200
+handoffs each way in turn). The costs: ps(1) shows a second solo beside the waiter at the head; if
+somebody stops that one, the command starts only once it is continued.
 
-A waiter of the launcher loads this file when it joins the queue: in its turn that would cost what it saves.
+A waiter of the launcher loads this file when it joins the queue: in its turn that would cost what
+it saves.
 """
 
 import _signal
@@ -14,7 +16,8 @@ from _signal import SIG_BLOCK, SIG_SETMASK, SIGALRM
 from solo.kernel import HIGHEST_FD, list_descriptors
 from solo.start import ALL_SIGNALS, CHANGED_BY_PYTHON, STOPPING, Starter, wait_go
 
-# Signals that a launcher survives in the queue: it is continued, has a time limit, or ignores them as Python does.
+# Signals that a launcher survives in the queue: it is continued, has a time limit, or ignores them
+# as Python does.
 SURVIVED = STOPPING | {SIGALRM, *CHANGED_BY_PYTHON}
 
 
@@ -28,14 +31,19 @@ def fork_early(starter: Starter) -> None:
     except OSError:
         pass
     finally:
-        _signal.pthread_sigmask(SIG_SETMASK, mask)  # until its turn a signal simply ends the launcher
+        _signal.pthread_sigmask(
+            SIG_SETMASK, mask
+        )  # until its turn a signal simply ends the launcher
 
 
 def wait_turn(ready: int, starter: Starter) -> "list[bytes] | None":
-    """Wait for the go message in the child, as wait_go does, with nothing of the launcher but the pipe `ready`."""
+    """Wait for the go message in the child, as wait_go does, with nothing of the launcher but the
+    pipe `ready`.
+    """
     close_private(ready)
     try:
-        # Let execve(2) fail once: it copies the memory pages that it writes, first shared with the launcher, before our turn.
+        # Let execve(2) fail once: it copies the memory pages that it writes, first shared with the
+        # launcher, before our turn.
         posix.execve("", starter.words, starter.environment)
     except OSError:
         pass
@@ -46,7 +54,9 @@ def wait_turn(ready: int, starter: Starter) -> "list[bytes] | None":
 
 
 def close_private(kept: int) -> None:
-    """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of it would keep the lock."""
+    """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of it would
+    keep the lock.
+    """
     try:
         descriptors: set[int] | range = list_descriptors()
     except OSError:

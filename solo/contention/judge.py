@@ -1,4 +1,6 @@
-"""The judge: what a contender would do now, by its own Attempt, over a queue that locks, publishes and removes nothing."""
+"""The judge: what a contender would do now, by its own Attempt, over a queue that locks, publishes
+and removes nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,21 @@ NOWHERE = Directory(CLOSED, "", PRIVATE, False)
 
 
 class Waits(SoloError):
-    """The run would wait: the text says for whom, `place` is ours in the queue, or None. Not a failure."""
+    """The run would wait: the text says for whom, `place` is ours in the queue, or None. Not a
+    failure.
+    """
 
     status = 0
 
     def __init__(self, place: int | None, text: str, forecast: str) -> None:
         super().__init__(text)
-        self.place, self.forecast = place, forecast
+        self.place = place
+        self.forecast = forecast
 
 
-def refuse_wait(block: Block, look_again: float, describe: Describe, in_one_go: bool = False) -> bool:
+def refuse_wait(
+    block: Block, look_again: float, describe: Describe, in_one_go: bool = False
+) -> bool:
     """A `watch` that raises Waits."""
     raise Waits(*describe())
 
@@ -73,7 +80,9 @@ class Nowhere(FileQueue):
 
 
 class Rehearsal(Attempt):
-    """An Attempt that acts on nothing. Its `watch` is called where it would wait, and then it looks again."""
+    """An Attempt that acts on nothing. Its `watch` is called where it would wait, and then it looks
+    again.
+    """
 
     def __init__(self, queue: Any, *words: Any) -> None:
         super().__init__(queue, *words)
@@ -83,7 +92,9 @@ class Rehearsal(Attempt):
         queue.raise_counter = lambda number: None
 
     def publish(self, kind: str, record: Record) -> FileTicket | None:
-        """Return a hold that was not made; None once the wait is over, as if the gate was removed."""
+        """Return a hold that was not made; None once the wait is over, as if the gate was
+        removed.
+        """
         record.since = time()
         ticket = FileTicket(self.queue, f"{kind}{LARGEST:0{DIGITS}d}", CLOSED, LIVE, record)  # type: ignore[arg-type]
         if kind == HOLD:

@@ -1,8 +1,10 @@
 """Which waits never end by themselves? Pure functions over a graph of waiters and holds.
 
 - a hold ends once all waiters below it have left
-- a waiter leaves once the holds that are left admit its claim, and first those of the waiters ahead of it
-- so one for slots waits for any of several holds: only a knot stops it for good, not each circle (E. Knapp, "Deadlock
+- a waiter leaves once the holds that are left admit its claim, and first those of the waiters ahead
+  of it
+- so one for slots waits for any of several holds: only a knot stops it for good, not each circle
+  (E. Knapp, "Deadlock
   Detection in Distributed Databases", ACM Computing Surveys 19, 1987)
 """
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 class Waiting:
     """A waiter in its queue: its claim and those ahead of it, and the holds there."""
 
-    def __init__(self, ticket: "Ticket", claims: "Iterable[Claim]" = (), holds: "Iterable[Held]" = ()) -> None:
+    def __init__(
+        self, ticket: "Ticket", claims: "Iterable[Claim]" = (), holds: "Iterable[Held]" = ()
+    ) -> None:
         self.ticket = ticket
         self.claims = list(claims)
         self.holds = list(holds)
@@ -34,9 +38,13 @@ class Held:
 
 
 def find_stuck(holds: "Iterable[Held]") -> "set[Held]":
-    """Return the holds that do not end by themselves: those that are left once all others have ended."""
+    """Return the holds that do not end by themselves: those that are left once all others have
+    ended.
+    """
     stuck = set(holds)
-    while ended := {hold for hold in stuck if not any(find_in_the_way(wait, stuck) for wait in hold.waits)}:
+    while ended := {
+        hold for hold in stuck if not any(find_in_the_way(wait, stuck) for wait in hold.waits)
+    }:
         stuck -= ended
     return stuck
 
@@ -50,8 +58,8 @@ def find_in_the_way(wait: Waiting, stuck: "set[Held]") -> "list[Held]":
 
 
 def find_circle(start: Waiting, stuck: "set[Held]") -> "list[Ticket]":
-    """Return the tickets of a shortest circle: a hold in the way of `start`, a waiter below it, and so on to a hold above
-    `start`. None if others are stuck without us.
+    """Return the tickets of a shortest circle: a hold in the way of `start`, a waiter below it, and
+    so on to a hold above `start`. None if others are stuck without us.
     """
     seen: set[Held] = set()
     ways: list[tuple[Waiting, list[Ticket]]] = [(start, [])]

@@ -1,4 +1,5 @@
-"""--once-per: at most one run per period, even if a short run ended before cron fired on the other host.
+"""--once-per: at most one run per period, even if a short run ended before cron fired on the other
+host.
 
 A token bucket of one (GCRA, ITU-T I.371): a run has a time at which it was due, and the next start
 counts from half a period after that. The first run was due when it started, each later one a period
@@ -47,7 +48,8 @@ class Store(Protocol):
 
     def read_once(self, name: str) -> Optional[LastRun]: ...
 
-    # Replace the LastRun `before` by `ran`; None is for none. Return False if another one is stored by now.
+    # Replace the LastRun `before` by `ran`; None is for none. Return False if another one is stored
+    # by now.
     def write_once(self, name: str, before: Optional[LastRun], ran: Optional[LastRun]) -> bool: ...
 
 
@@ -90,7 +92,9 @@ class PeriodGuard:
         raise RanAlready(f"{self.name}: ran already on {last.host} in this period, which {end}")
 
     def claim(self) -> None:
-        """Claim the present period for our run; the last call counts. Raises RanAlready, SoloError."""
+        """Claim the present period for our run; the last call counts. Raises RanAlready,
+        SoloError.
+        """
         self.start = time()
         for store in self.stores:
             ran = None
@@ -107,7 +111,9 @@ class PeriodGuard:
                     break
 
     def undo_claim(self, error: BaseException) -> BaseException:
-        """Undo the claim: nothing runs. Return what to raise: `error`, or RanAlready if the holder runs in this period."""
+        """Undo the claim: nothing runs. Return what to raise: `error`, or RanAlready if the holder
+        runs in this period.
+        """
         self.undo()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
             try:
@@ -120,14 +126,18 @@ class PeriodGuard:
         return error
 
     def started(self, run: Any) -> None:
-        run.print_verbose(f"{self.name}: this period {self.describe_end([ran.due for ran in self.written])}")
+        run.print_verbose(
+            f"{self.name}: this period {self.describe_end([ran.due for ran in self.written])}"
+        )
 
     def describe_end(self, due: list[float]) -> str:
         """Return `lasts until TIME` of the period of a run that the stores say was `due` then."""
         return f"lasts until {format_time(find_end(max(due), self.length))}"
 
     def ended(self, run: Any) -> None:
-        """Do not count a failed run with the word retry; before the names are released, as the next run may be this job."""
+        """Do not count a failed run with the word retry; before the names are released, as the next
+        run may be this job.
+        """
         if self.may_retry and (run.code or run.outcome):
             self.undo()
 
@@ -179,7 +189,9 @@ def format_time(seconds: float) -> str:
 
 
 class LocalStore:
-    """The store on this machine: a file beside the journal, which survives a boot. `directory` is --dir."""
+    """The store on this machine: a file beside the journal, which survives a boot. `directory` is
+    --dir.
+    """
 
     def __init__(self, directory: Optional[str]) -> None:
         self.directory = directory

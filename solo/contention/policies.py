@@ -1,4 +1,5 @@
-"""Policies for other contenders of the same name: N of --wait, --latest, --replace, --replace-after.
+"""Policies for other contenders of the same name: N of --wait, --latest, --replace,
+--replace-after.
 
 The queue calls a policy at five points: `act` without the gate, all others with the gate locked.
 """
@@ -10,7 +11,13 @@ from solo.errors import SoloError, Superseded
 from solo.gate import FileGate
 from solo.kernel import FOREVER, WAKE_SIGNAL
 from solo.modes import INTEND_SHARED, MODES, SHARED, find_conflicts
-from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_own_ancestors, read_claim
+from solo.obstacles import (
+    close_all,
+    find_conflicting_holds,
+    find_holds,
+    find_own_ancestors,
+    read_claim,
+)
 from solo.process.tree import open_recipient
 from solo.text.describe import describe_owner
 from solo.tickets import LIVE, MOST_OPEN, SEAT, Queue, Ticket, get_number, is_published
@@ -35,7 +42,9 @@ def make_policy(plan: "Plan") -> "Policy":
 
 
 class Policy:
-    """Treats other contenders of a name: this one not at all. `ends_holders`: then it waits for none of them for long."""
+    """Treats other contenders of a name: this one not at all. `ends_holders`: then it waits for
+    none of them for long.
+    """
 
     ends_holders = False
 
@@ -51,7 +60,9 @@ class Policy:
         """Return when we give up, now that tickets are in the way: `deadline`, or later."""
         return deadline
 
-    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
+    def meet(
+        self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]"
+    ) -> None:
         """Find the contenders to act on. Without obstacles we have the hold."""
 
     def act(self, deadline: float) -> float:
@@ -73,9 +84,11 @@ class MaxWaiting(Policy):
 
 
 class Latest(Policy):
-    """Supersede the waiters ahead of us: send each the wake signal, with the gate locked, so that none acquires first.
+    """Supersede the waiters ahead of us: send each the wake signal, with the gate locked, so that
+    none acquires first.
 
-    One that arrives just before the waiter's system call has no effect until that call ends: repeat it a few times.
+    One that arrives just before the waiter's system call has no effect until that call ends: repeat
+    it a few times.
     """
 
     def __init__(self) -> None:
@@ -85,9 +98,13 @@ class Latest(Policy):
     def ignores(self, ticket: "Ticket", record: "Record") -> bool:
         return wants_the_same(ticket, record)
 
-    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
+    def meet(
+        self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]"
+    ) -> None:
         waiters = find_waiters(queue, waiting)
-        self.has_woken = any([wants_the_same(ticket, record) and wake(ticket) for ticket in waiters])
+        self.has_woken = any(
+            [wants_the_same(ticket, record) and wake(ticket) for ticket in waiters]
+        )
         close_all(waiters)
 
     def act(self, deadline: float) -> float:
@@ -98,7 +115,9 @@ class Latest(Policy):
 
 
 def wake(ticket: "Ticket") -> bool:
-    """Send a waiter the wake signal, which it blocked before it joined. Return whether that was possible."""
+    """Send a waiter the wake signal, which it blocked before it joined. Return whether that was
+    possible.
+    """
     try:
         record = ticket.read_record()
         if record is not None:
@@ -106,16 +125,25 @@ def wake(ticket: "Ticket") -> bool:
                 recipient.send(WAKE_SIGNAL)
                 return True
     except (OSError, SoloError):
-        pass  # it has left, or is another user's: then it keeps its place, and either can acquire first
+        # it has left, or is another user's: then it keeps its place, and either can acquire first
+        pass
     return False
 
 
-def name_superseder(error: Superseded, queue: "Queue", record: "Record", waiting: "Ticket | None") -> Superseded:
-    """Return `error` with the contender that superseded us, if it is still there. The text is only shown: no gate."""
+def name_superseder(
+    error: Superseded, queue: "Queue", record: "Record", waiting: "Ticket | None"
+) -> Superseded:
+    """Return `error` with the contender that superseded us, if it is still there. The text is only
+    shown: no gate.
+    """
     newest = None
     try:
         for file in sorted(filter(is_published, queue.list_files()), key=get_number):
-            ticket = queue.open_ticket(file) if waiting is None or get_number(file) > waiting.number else None
+            ticket = (
+                queue.open_ticket(file)
+                if waiting is None or get_number(file) > waiting.number
+                else None
+            )
             if ticket is not None:
                 if ticket.state is LIVE and wants_the_same(ticket, record) and ticket.record:
                     newest = describe_owner(ticket)
@@ -126,7 +154,9 @@ def name_superseder(error: Superseded, queue: "Queue", record: "Record", waiting
 
 
 class Replace(Policy):
-    """Terminate the conflicting holders and the waiters ahead of us: the command first, then its launcher."""
+    """Terminate the conflicting holders and the waiters ahead of us: the command first, then its
+    launcher.
+    """
 
     ends_holders = True
 
@@ -134,7 +164,9 @@ class Replace(Policy):
         self.eviction = Eviction(kill_after)
         self.targets: list[Ticket] = []
 
-    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
+    def meet(
+        self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]"
+    ) -> None:
         close_all(self.targets)
         self.targets = []
         if not obstacles:
@@ -143,7 +175,9 @@ class Replace(Policy):
         spared = find_own_ancestors(queue, holds, record.keep)
         others = [hold for hold in holds if hold not in spared]
         sizes = range(len(others))
-        enough = next((size for size in sizes if not conflicts(record, spared + others[size:])), len(others))
+        enough = next(
+            (size for size in sizes if not conflicts(record, spared + others[size:])), len(others)
+        )
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_waiters(queue, waiting):
@@ -159,9 +193,11 @@ class Replace(Policy):
 
 
 class ReplaceAfter(Replace):
-    """Do as Replace once the oldest conflicting holder has run for `limit` seconds (float), or after `limit` skips (int).
+    """Do as Replace once the oldest conflicting holder has run for `limit` seconds (float), or
+    after `limit` skips (int).
 
-    `due` is when the holder will have run that long, on the monotonic clock. Once it has, the deadline no longer counts.
+    `due` is when the holder will have run that long, on the monotonic clock. Once it has, the
+    deadline no longer counts.
     """
 
     ends_holders = False  # not yet
@@ -174,11 +210,14 @@ class ReplaceAfter(Replace):
 
     def choose_deadline(self, queue: "Queue", record: "Record", deadline: float) -> float:
         left = 0.0 if self.is_due else self.find_time_left(queue, record)
-        self.is_due, self.due = left <= 0, monotonic() + left
+        self.is_due = left <= 0
+        self.due = monotonic() + left
         return FOREVER if self.is_due else deadline
 
     def find_time_left(self, queue: "Queue", record: "Record") -> float:
-        """Return how many seconds the holder may still run; FOREVER if that is not known, or if an ancestor is in the way."""
+        """Return how many seconds the holder may still run; FOREVER if that is not known, or if an
+        ancestor is in the way.
+        """
         holds, _ = find_conflicting_holds(queue, record.claim)
         close_all(holds)
         spared = find_own_ancestors(queue, holds, record.keep)
@@ -191,7 +230,9 @@ class ReplaceAfter(Replace):
             return 0.0 if skips >= self.limit else FOREVER
         return oldest.since + self.limit - time()
 
-    def meet(self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]") -> None:
+    def meet(
+        self, queue: "Queue", record: "Record", waiting: "Ticket | None", obstacles: "list[Ticket]"
+    ) -> None:
         if self.is_due:
             super().meet(queue, record, waiting, obstacles)
 
@@ -204,14 +245,24 @@ def conflicts(record: "Record", tickets: "list[Ticket]") -> bool:
 
 
 def find_waiters(queue: "Queue", waiting: "Ticket | None") -> "list[Ticket]":
-    """Return the live waiting tickets before ours, or all, with their records; the last are open. Gate locked.
+    """Return the live waiting tickets before ours, or all, with their records; the last are open.
+    Gate locked.
 
-    Uses the files as last listed. Leaves out a launcher whose command runs already: it is just finishing its handoff.
+    Uses the files as last listed. Leaves out a launcher whose command runs already: it is just
+    finishing its handoff.
     """
     waiters: list[Ticket] = []
-    running = {identify_launcher(hold) for hold in find_holds(queue, 0) if hold.record and hold.record.child}
+    running = {
+        identify_launcher(hold)
+        for hold in find_holds(queue, 0)
+        if hold.record and hold.record.child
+    }
     for file in sorted(queue.files, reverse=True):
-        ticket = queue.open_ticket(file) if file.startswith(SEAT) and (waiting is None or file < waiting.file) else None
+        ticket = (
+            queue.open_ticket(file)
+            if file.startswith(SEAT) and (waiting is None or file < waiting.file)
+            else None
+        )
         if ticket is None:
             continue
         is_waiter = identify_launcher(ticket) not in running and ticket.state is LIVE
@@ -227,6 +278,10 @@ def identify_launcher(ticket: "Ticket") -> object:
 
 
 def wants_the_same(ticket: "Ticket", record: "Record") -> bool:
-    """Return whether the ticket is for one of our names. At a parent there are tickets for other nested names too."""
+    """Return whether the ticket is for one of our names. At a parent there are tickets for other
+    nested names too.
+    """
     theirs = ticket.read_record()
-    return theirs is None or not set(theirs.names).isdisjoint(map(ticket.queue.shorten, record.names))
+    return theirs is None or not set(theirs.names).isdisjoint(
+        map(ticket.queue.shorten, record.names)
+    )

@@ -1,7 +1,8 @@
-"""Shows a waiter's progress: one live line on a terminal, a plain line every minute in a CI log, nothing elsewhere.
+"""Shows a waiter's progress: one live line on a terminal, a plain line every minute in a CI log,
+nothing elsewhere.
 
-The live line is erased before the command writes its first byte. It is drawn without rich, which takes longer to load
-than a handoff takes, and doubles the memory of a waiter.
+The live line is erased before the command writes its first byte. It is drawn without rich, which
+takes longer to load than a handoff takes, and doubles the memory of a waiter.
 """
 
 import posix
@@ -12,7 +13,13 @@ from solo.errors import SoloError
 from solo.kernel import ENCODING, ENDING, FOREVER, has_room, say_promptly
 from solo.modes import Claim, find_conflicts
 from solo.obstacles import list_living, read_claim
-from solo.text.describe import describe_holders, find_usual_run, format_duration, format_rough, format_usual
+from solo.text.describe import (
+    describe_holders,
+    find_usual_run,
+    format_duration,
+    format_rough,
+    format_usual,
+)
 from solo.text.width import clean, cut
 from solo.tickets import HOLD, MOST_OPEN, SEAT, Queue, Ticket
 
@@ -32,29 +39,44 @@ usual_runs: "dict[object, Usual | None]" = {}  # what find_usual_run returned, b
 
 
 class Watch:
-    """Blocks for a contender of `names` and shows that on stderr, which may be a terminal or a CI log.
+    """Blocks for a contender of `names` and shows that on stderr, which may be a terminal or a CI
+    log.
 
-    `deadline`: when it gives up, on the monotonic clock. `is_verbose`: also print the holder whenever it changes.
+    `deadline`: when it gives up, on the monotonic clock. `is_verbose`: also print the holder
+    whenever it changes.
     """
 
-    def __init__(self, names: "list[str]", deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool) -> None:
-        self.name, self.deadline = " ".join(names), deadline
-        self.is_verbose, self.is_terminal, self.is_log = is_verbose, is_terminal, is_log
+    def __init__(
+        self, names: "list[str]", deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool
+    ) -> None:
+        self.name = " ".join(names)
+        self.deadline = deadline
+        self.is_verbose = is_verbose
+        self.is_terminal = is_terminal
+        self.is_log = is_log
         self.begin = monotonic()
         self.last_shown = -MINUTE
         self.printed = ("", "")
 
-    def __call__(self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
-        """Call `block` until it returns True, only once if `in_one_go`. Return False at `look_again`.
+    def __call__(
+        self, block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False
+    ) -> bool:
+        """Call `block` until it returns True, only once if `in_one_go`. Return False at
+        `look_again`.
 
-        Show our state whenever that is due. A signal that ends the launcher clears the live line first.
+        Show our state whenever that is due. A signal that ends the launcher clears the live line
+        first.
         """
         if self.is_verbose:
             self.print_holder(describe()[1])
         if not (self.is_terminal or self.is_log):
             return block(look_again)
         show = self.draw if self.is_terminal else self.log
-        changed = {number: getsignal(number) for number in ENDING if self.is_terminal and getsignal(number) == SIG_DFL}
+        changed = {
+            number: getsignal(number)
+            for number in ENDING
+            if self.is_terminal and getsignal(number) == SIG_DFL
+        }
         for number in changed:
             signal(number, self.clear_and_end)
         try:
@@ -75,7 +97,8 @@ class Watch:
         before, _, rest = description.partition("held for ")
         holder = before, rest.partition(" ")[2]
         if holder != self.printed:
-            self.printed, self.last_shown = holder, monotonic()
+            self.printed = holder
+            self.last_shown = monotonic()
             say_promptly(f"{self.name}: waiting: {description}")
 
     def log(self, describe_state: "Callable[[], str]") -> float:
@@ -92,9 +115,13 @@ class Watch:
         posix.kill(posix.getpid(), number)
 
     def describe_state(self, describe: "Describe", in_one_go: bool) -> str:
-        """Return `waiting for 5s, 25s left, 2nd in the queue; usually 4m each: about 6m; held for 1m by pid 4711 (a.sh)`."""
+        """Return `waiting for 5s, 25s left, 2nd in the queue; usually 4m each: about 6m; held for
+        1m by pid 4711 (a.sh)`.
+        """
         position, holder, forecast = describe()
-        words = ["waiting" if in_one_go else f"waiting for {format_duration(monotonic() - self.begin)}"]
+        words = [
+            "waiting" if in_one_go else f"waiting for {format_duration(monotonic() - self.begin)}"
+        ]
         if self.deadline != FOREVER and not in_one_go:
             words.append(f"{format_duration(-((monotonic() - self.deadline) // 1))} left")
         if position is not None:
@@ -112,7 +139,9 @@ class Watch:
         return monotonic() + TICK
 
     def write(self, data: bytes) -> None:
-        """Write to the terminal, in one write: a signal may come any time. Do nothing if it is stopped."""
+        """Write to the terminal, in one write: a signal may come any time. Do nothing if it is
+        stopped.
+        """
         try:
             # A background job must not write over the foreground job.
             if posix.tcgetpgrp(2) == posix.getpgrp() and has_room(2):
@@ -121,25 +150,39 @@ class Watch:
             pass
 
 
-def describe_wait(queue: "Queue", record: "Record", waiting: "Ticket | None") -> "tuple[int | None, str, str]":
-    """Return (our position, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m` or ""). Without the gate."""
+def describe_wait(
+    queue: "Queue", record: "Record", waiting: "Ticket | None"
+) -> "tuple[int | None, str, str]":
+    """Return (our position, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m`
+    or ""). Without the gate.
+    """
     try:
         files = sorted(queue.list_files())
-        before = [file for file in files if file.startswith(SEAT) and (waiting is None or file < waiting.file)]
+        before = [
+            file
+            for file in files
+            if file.startswith(SEAT) and (waiting is None or file < waiting.file)
+        ]
         more, waiters = max(0, len(before) - MOST_OPEN), list_living(queue, before[-MOST_OPEN:])
         position = 1 + more + len(waiters)
         holds = list_living(queue, [file for file in files if file.startswith(HOLD)])
         conflicts = [holds[at] for at in find_conflicts(record.claim, list(map(read_claim, holds)))]
         if conflicts:
             forecast = "" if more else forecast_wait(holds, waiters, record.claim)
-            return position, describe_holders(conflicts, record.claim, is_expected=not forecast), forecast
+            return (
+                position,
+                describe_holders(conflicts, record.claim, is_expected=not forecast),
+                forecast,
+            )
         return position, "others are waiting" if position > 1 else "free just now", ""
     except (OSError, SoloError) as error:
         return None, str(error), ""
 
 
 def forecast_wait(holds: "list[Ticket]", waiters: "list[Ticket]", wanted: "Claim") -> str:
-    """Return `usually 4m each: about 6m`, or "" if it is not known of a run ahead how long it usually takes."""
+    """Return `usually 4m each: about 6m`, or "" if it is not known of a run ahead how long it
+    usually takes.
+    """
     from solo.history.usual import estimate_wait
 
     words: set[str] = set()

@@ -1,14 +1,24 @@
-"""Tickets as abstract UNIX sockets (--via socket): the same queue without any file, for read-only systems.
+"""Tickets as abstract UNIX sockets (--via socket): the same queue without any file, for read-only
+systems.
 
-A ticket is a listening socket. Its address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, is its
-record. It is alive while it is bound, and the kernel unbinds it however its owner ends. The gate is one more such
-address, which only one process can bind. The kernel says which process owns a socket (SO_PEERCRED). A waiter connects
-to the ticket ahead, until that hangs up. An orphan would have no ticket, so the command dies with its launcher; a
-contender that saw both alive waits for the end of both.
+A ticket is a listening socket. Its address,
+`\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, is its record. It is alive while
+it is bound, and the kernel unbinds it however its owner ends. The gate is one more such address,
+which only one process can bind. The kernel says which process owns a socket (SO_PEERCRED). A waiter
+connects to the ticket ahead, until that hangs up. An orphan would have no ticket, so the command
+dies with its launcher; a contender that saw both alive waits for the end of both.
 """
 
 import os
-from _socket import AF_UNIX, SO_PEERCRED, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, socket
+from _socket import (
+    AF_UNIX,
+    SO_PEERCRED,
+    SOCK_CLOEXEC,
+    SOCK_NONBLOCK,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    socket,
+)
 from binascii import crc32
 from errno import EADDRINUSE
 from time import monotonic, sleep, time
@@ -32,26 +42,47 @@ NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
 WORDS_SIZE = 1 << 20  # bytes
-MASKS = (b"0", b"1000", b"1000000", b"1001000")  # of packaging/stub.c, before the words of an installed solo
+MASKS = (
+    b"0",
+    b"1000",
+    b"1000000",
+    b"1001000",
+)  # of packaging/stub.c, before the words of an installed solo
 MOST_NAMES = 3  # in the address of a ticket at a parent
-OF_PAIR = FIRST, SECOND = "1", "2"  # instead of names: for which name of a pair that solo made from a command
+OF_PAIR = FIRST, SECOND = (
+    "1",
+    "2",
+)  # instead of names: for which name of a pair that solo made from a command
 
-owners: "dict[tuple[str, str], int]" = {}  # by name and the rest of the address, of tickets that were shown before
+# by name and the rest of the address, of tickets that were shown before
+owners: "dict[tuple[str, str], int]" = {}
 
 
 class SocketTicket(Ticket):
-    """A ticket with the `fd` of our socket, or of our connection to theirs, CLOSED if its backlog is full.
+    """A ticket with the `fd` of our socket, or of our connection to theirs, CLOSED if its backlog
+    is full.
 
-    `text` is the last part of its address; `owner` the pid of its owner, 0: unknown; `watch` a Recipient of the command.
+    `text` is the last part of its address; `owner` the pid of its owner, 0: unknown; `watch` a
+    Recipient of the command.
     """
 
     queue: "SocketQueue"
 
     def __init__(
-        self, queue: "SocketQueue", file: str, text: str, fd: int, owner: int = 0, record: "Record | None" = None
+        self,
+        queue: "SocketQueue",
+        file: str,
+        text: str,
+        fd: int,
+        owner: int = 0,
+        record: "Record | None" = None,
     ) -> None:
-        self.queue, self.file, self.text, self.fd = queue, file, text, fd
-        self.owner, self.record = owner, record
+        self.queue = queue
+        self.file = file
+        self.text = text
+        self.fd = fd
+        self.owner = owner
+        self.record = record
         self.state = LIVE
         self.watch: Recipient | None = None
         self.owner_uid = os.geteuid()  # connect() asked the kernel
@@ -67,7 +98,9 @@ class SocketTicket(Ticket):
         return self.record
 
     def complete(self, child: "Process") -> None:
-        """Put the command's process into our address: a second socket takes the place of the first. Raises OSError."""
+        """Put the command's process into our address: a second socket takes the place of the first.
+        Raises OSError.
+        """
         self.text = f"{self.text.rpartition('.')[0]}.{child[0]}"
         old, self.fd = self.fd, bind(self.queue.name, self.text)
         close(old)
@@ -77,7 +110,9 @@ class SocketTicket(Ticket):
         return ([], False) if watched is None or watched == CLOSED else ([os.dup(watched)], True)
 
     def wait_end(self, deadline: float) -> bool:
-        """Block until the ticket may no longer be in the way; False if the deadline passed first."""
+        """Block until the ticket may no longer be in the way; False if the deadline passed
+        first.
+        """
         return wait_any([self], deadline)
 
     def has_left(self) -> bool:
@@ -89,7 +124,9 @@ class SocketTicket(Ticket):
 
 
 class SocketGate(Gate):
-    """The guard mutex of a name as an address, which only one process can bind. It counts no skips."""
+    """The guard mutex of a name as an address, which only one process can bind. It counts no
+    skips.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -97,7 +134,9 @@ class SocketGate(Gate):
         self.fd = CLOSED
 
     def __enter__(self) -> "SocketGate":
-        """Bind the gate's address. Raises SoloError if one process keeps it for GATE_PATIENCE, Busy at `deadline`."""
+        """Bind the gate's address. Raises SoloError if one process keeps it for GATE_PATIENCE, Busy
+        at `deadline`.
+        """
         deadline = max(self.deadline, monotonic() + LEAST_PATIENCE)
         owner, limit = -1, FOREVER
         while True:
@@ -109,14 +148,17 @@ class SocketGate(Gate):
             if monotonic() >= deadline:
                 raise Busy(GATE_BUSY)
             if monotonic() >= limit:
-                raise make_error(f"cannot bind the gate's address: {describe_stuck(owner, GATE_PATIENCE)}")
+                raise make_error(
+                    f"cannot bind the gate's address: {describe_stuck(owner, GATE_PATIENCE)}"
+                )
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def wait(self, before: int, limit: float, deadline: float) -> "tuple[int, float]":
-        """Block until the gate's owner unbinds it, but not beyond `deadline` or our patience. Return its pid, 0: unknown,
-        and when that patience ends: `limit`, but later for another owner than `before`.
+        """Block until the gate's owner unbinds it, but not beyond `deadline` or our patience.
+        Return its pid, 0: unknown, and when that patience ends: `limit`, but later for another
+        owner than `before`.
         """
         try:
             fd, owner = connect(self.name, "gate")
@@ -135,15 +177,20 @@ class SocketGate(Gate):
 
 
 class SocketQueue(Queue):
-    """The queue of `name` as sockets. `texts` has the last part of each ticket's address, by its file."""
+    """The queue of `name` as sockets. `texts` has the last part of each ticket's address, by its
+    file.
+    """
 
     def __init__(self, name: str, origin: "Origin") -> None:
-        self.name, self.origin = name, origin
+        self.name = name
+        self.origin = origin
         self.gate = SocketGate(name)
         self.files = []
         self.texts: dict[str, str] = {}
         self.unseen = {}  # stays empty: all tickets are of this machine
-        self.seen: dict[str, Recipient] = {}  # by file: its command, which may outlive the launcher for a moment
+        self.seen: dict[
+            str, Recipient
+        ] = {}  # by file: its command, which may outlive the launcher for a moment
         # Of the tickets that answered: any process can add to the list of sockets.
         self.highest = 0
 
@@ -159,14 +206,20 @@ class SocketQueue(Queue):
         pass  # each counts from the clock
 
     def list_files(self, before: str = "/") -> "list[str]":
-        """Return the tickets, named as files would be, each until its command has ended too. Raises SoloError."""
+        """Return the tickets, named as files would be, each until its command has ended too. Raises
+        SoloError.
+        """
         self.texts = self.find_texts()
-        for key in [key for key in owners if key[0] == self.name and key[1] not in self.texts.values()]:
+        for key in [
+            key for key in owners if key[0] == self.name and key[1] not in self.texts.values()
+        ]:
             del owners[key]
         for file in self.seen.keys() - self.texts.keys():
             if self.seen[file].is_gone():
                 self.seen.pop(file).close()
-        self.files = [file for file in (*self.texts, *(self.seen.keys() - self.texts.keys())) if file < before]
+        self.files = [
+            file for file in (*self.texts, *(self.seen.keys() - self.texts.keys())) if file < before
+        ]
         return self.files
 
     def find_texts(self) -> "dict[str, str]":
@@ -184,7 +237,9 @@ class SocketQueue(Queue):
         return texts
 
     def open_ticket(self, file: str) -> "SocketTicket | None":
-        """Return a ticket with its state, None if it is gone. Raises SoloError if another user owns it."""
+        """Return a ticket with its state, None if it is gone. Raises SoloError if another user owns
+        it.
+        """
         while file in self.texts:
             text = self.texts[file]
             try:
@@ -206,7 +261,9 @@ class SocketQueue(Queue):
         return None
 
     def look(self, file: str) -> "SocketTicket | None":
-        """Return a ticket, for callers that show it again and again: each connection stays in its owner's backlog."""
+        """Return a ticket, for callers that show it again and again: each connection stays in its
+        owner's backlog.
+        """
         text = self.texts.get(file, "")
         if (self.name, text) in owners:
             return SocketTicket(self, file, text, CLOSED, owners[self.name, text])
@@ -216,7 +273,9 @@ class SocketQueue(Queue):
         return ticket
 
     def see_command(self, ticket: SocketTicket) -> None:
-        """Keep a Recipient of its command. While the launcher lives the pid can be no other process's."""
+        """Keep a Recipient of its command. While the launcher lives the pid can be no other
+        process's.
+        """
         record = ticket.read_record() if ticket.is_hold and ticket.file not in self.seen else None
         if record is not None and record.child is not None:
             try:
@@ -230,10 +289,15 @@ class SocketQueue(Queue):
         number = max(int(record.since * 1e6), self.highest + 1)
         file = f"{kind}{number:0{DIGITS}d}"
         below = [name for name in record.names if name.startswith(self.name + "/")]
-        names = "-".join(map(self.shorten, below[:MOST_NAMES])) if record.claim.mode in INTENTIONS else ""
+        names = (
+            "-".join(map(self.shorten, below[:MOST_NAMES]))
+            if record.claim.mode in INTENTIONS
+            else ""
+        )
         if record.is_pair:
             names = OF_PAIR[record.names.index(self.name)]
-        text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{format_tree(record.tree)}{NO_CHILD}"
+        tree = format_tree(record.tree)
+        text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{tree}{NO_CHILD}"
         try:
             fd = bind(self.name, text)
         except FileExistsError:
@@ -244,7 +308,9 @@ class SocketQueue(Queue):
         pass  # the kernel removes a ticket with its owner
 
     def shorten(self, name: str) -> str:
-        """Return a name as the addresses of this queue have it: at a parent, those of nested names."""
+        """Return a name as the addresses of this queue have it: at a parent, those of nested
+        names.
+        """
         return f"{crc32(encode(name)):08x}"
 
 
@@ -255,7 +321,9 @@ def make_error(reason: str) -> SoloError:
 def make_address(name: str, text: str) -> bytes:
     address = b"%b/%d/%b/%b" % (PREFIX.encode(), os.geteuid(), quote(encode(name)), text.encode())
     if len(address) > ADDRESS_MAX:
-        raise make_error("the name is too long for the address of a socket (choose a shorter one with -n)")
+        raise make_error(
+            "the name is too long for the address of a socket (choose a shorter one with -n)"
+        )
     return b"\0" + address
 
 
@@ -275,7 +343,9 @@ def bind(name: str, text: str) -> int:
 
 
 def connect(name: str, text: str) -> "tuple[int, int]":
-    """Return (descriptor, pid of the owner); (CLOSED, 0) if its backlog is full. Raises SoloError if it is another user's."""
+    """Return (descriptor, pid of the owner); (CLOSED, 0) if its backlog is full. Raises SoloError
+    if it is another user's.
+    """
     new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         new.connect(make_address(name, text))
@@ -295,7 +365,12 @@ def format_claim(record: Record) -> str:
     claim = record.claim
     if claim.mode != SLOTS:
         return claim.mode
-    return "-".join(map(str, (claim.mode, claim.slots, claim.take, *[end for pair in record.slot for end in pair])))
+    return "-".join(
+        map(
+            str,
+            (claim.mode, claim.slots, claim.take, *[end for pair in record.slot for end in pair]),
+        )
+    )
 
 
 def parse_claim(text: str) -> "tuple[Claim, list[tuple[int, int]]]":
@@ -309,12 +384,16 @@ def parse_claim(text: str) -> "tuple[Claim, list[tuple[int, int]]]":
 
 
 def make_record(ticket: SocketTicket) -> "Record | None":
-    """Return the record that a ticket would have in its file. Command and note are from the owner's own command line."""
+    """Return the record that a ticket would have in its file. Command and note are from the owner's
+    own command line.
+    """
     own, origin = ticket.queue.shorten(ticket.queue.name), ticket.queue.origin
     try:
         _, number, text, names, tree, child = ticket.text.split(".")
         claim, slot = parse_claim(text)
-        for_names = {FIRST: [own, ""], SECOND: ["", own]}.get(names) or (names.split("-") if names else [own])
+        for_names = {FIRST: [own, ""], SECOND: ["", own]}.get(names) or (
+            names.split("-") if names else [own]
+        )
         record = Record((0, 0), origin, os.geteuid(), claim, for_names, [b"?"])
         record.tree, record.slot, record.is_generated = parse_tree(tree), slot, names in OF_PAIR
         pid, since = int(child), int(number) / 1e6
@@ -336,15 +415,18 @@ def make_record(ticket: SocketTicket) -> "Record | None":
 
 
 def find_outer(launcher: int) -> "Process | None":
-    """Return the process above the launcher of --tree, which has the same words; None if it was killed."""
+    """Return the process above the launcher of --tree, which has the same words; None if it was
+    killed.
+    """
     outer = read_stat(read_stat(launcher).parent)
     words = [read_file(f"/proc/{pid}/cmdline", WORDS_SIZE) for pid in (outer.pid, launcher)]
     return (outer.pid, outer.start) if words[0] == words[1] else None
 
 
 def follow_clock(since: float, start: int, child: "Process | None") -> float:
-    """Return `since`; if the wall clock was set after it, as it lies before the owner's `start` or ahead, the time of the
-    command's fork, else the present one: no command is ended for an age that is not known.
+    """Return `since`; if the wall clock was set after it, as it lies before the owner's `start` or
+    ahead, the time of the command's fork, else the present one: no command is ended for an age that
+    is not known.
     """
     now, ticks = time(), os.sysconf("SC_CLK_TCK")
     if now - read_boot_clock() + start / ticks - LEAST_STEP <= since <= now + LEAST_STEP:

@@ -1,4 +1,6 @@
-"""The names of a guarded run at an engine: acquired after its local names, kept by a Lease, released before them."""
+"""The names of a guarded run at an engine: acquired after its local names, kept by a Lease,
+released before them.
+"""
 
 import _signal
 import posix
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 NOT_FATAL = "CHLD CONT KILL STOP TSTP TTIN TTOU URG WINCH ABRT BUS FPE ILL SEGV SYS TRAP".split()
 FATAL = _signal.valid_signals() - {getattr(_signal, f"SIG{name}") for name in NOT_FATAL}
 
-TIMEOUT = 0.4  # seconds of one call after a signal: one may fail, and the next one, on a new connection, succeed
+# seconds of one call after a signal: one may fail, and the next one, on a new connection, succeed
+TIMEOUT = 0.4
 DELAY = 0.8  # seconds from the signal to the end
 LOOK_AGAIN = 0.05  # seconds
 
@@ -46,11 +49,13 @@ class Interrupted(BaseException):
 
 
 class EngineHold:
-    """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
+    """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and
+    `release`.
 
-    `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by name; `lease` renews
-    them. `inherited_descriptors` were open before the engine. `caught` are the signals that would end us; `is_released`
-    tells whether the engine answered at the end. Raises UsageError, SoloError.
+    `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by
+    name; `lease` renews them. `inherited_descriptors` were open before the engine. `caught` are the
+    signals that would end us; `is_released` tells whether the engine answered at the end. Raises
+    UsageError, SoloError.
     """
 
     descriptors = ()
@@ -73,15 +78,20 @@ class EngineHold:
         self.is_released = False
 
     def acquire(self, deadline: float, watch: "Watch", once: "PeriodGuard | None") -> None:
-        """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
-        are blocked and `inherited` has the mask and the pending signals.
+        """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On
+        return all signals are blocked and `inherited` has the mask and the pending signals.
 
-        A signal that ends us is delayed until the engine has everything back, but not for long. `once` is a PeriodGuard
-        or None; it is asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
+        A signal that ends us is delayed until the engine has everything back, but not for long.
+        `once` is a PeriodGuard or None; it is asked before the queue and claimed after it. Raises
+        Busy, Unreachable, UsageError, SoloError.
         """
         plan, most = self.plan, self.plan.max_waiting
-        wait = Wait(deadline, watch, plan.file_deadline, most, plan.replace, describe_self(), plan.quiet)
-        self.caught = caught = [int(number) for number in FATAL if _signal.getsignal(number) == _signal.SIG_DFL]
+        wait = Wait(
+            deadline, watch, plan.file_deadline, most, plan.replace, describe_self(), plan.quiet
+        )
+        self.caught = caught = [
+            int(number) for number in FATAL if _signal.getsignal(number) == _signal.SIG_DFL
+        ]
         try:
             for number in caught:
                 _signal.signal(number, self.interrupt)
@@ -103,7 +113,9 @@ class EngineHold:
             _signal.signal(number, _signal.SIG_DFL)
 
     def give_up(self, error: BaseException, once: "PeriodGuard | None") -> BaseException:
-        """Give everything back, then die of an Interrupted. Return the error to raise. Our signals are blocked."""
+        """Give everything back, then die of an Interrupted. Return the error to raise. Our signals
+        are blocked.
+        """
         for number in self.caught:
             _signal.signal(number, _signal.SIG_DFL)
         if isinstance(error, Interrupted):
@@ -120,11 +132,15 @@ class EngineHold:
             self.lease.end()
         except Exception:
             pass  # the engine forgets the lease after its ttl
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, self.inherited.mask)  # a signal that came meanwhile ends us now
+        _signal.pthread_sigmask(
+            _signal.SIG_SETMASK, self.inherited.mask
+        )  # a signal that came meanwhile ends us now
         return error
 
     def acquire_and_renew(self, wait: Wait, once: "PeriodGuard | None") -> None:
-        """Hold all names, claim the period, then renew: the command starts under a fresh lease. Start over if it is lost."""
+        """Hold all names, claim the period, then renew: the command starts under a fresh lease.
+        Start over if it is lost.
+        """
         while True:
             try:
                 self.entries = self.acquire_all(wait)
@@ -151,7 +167,9 @@ class EngineHold:
 
     def interrupt(self, number: int, _: "Any") -> None:
         for other in FATAL:
-            if _signal.getsignal(other) == self.interrupt:  # leave SIGPIPE ignored: a broken connection causes one
+            if (
+                _signal.getsignal(other) == self.interrupt
+            ):  # leave SIGPIPE ignored: a broken connection causes one
                 _signal.signal(other, _signal.SIG_DFL)  # a second signal ends us at once
         self.engine.timeout = min(self.engine.timeout, TIMEOUT)
         LastCall((), die, number)
@@ -159,7 +177,9 @@ class EngineHold:
 
     def add_variables(self, environment: "dict[bytes, bytes]") -> None:
         """Add to the command's environment what `entries` do not have."""
-        environment[b"SOLO_VIA_KEY"] = b" ".join([encode(self.entries[name].key) for name in self.wanted.names])
+        environment[b"SOLO_VIA_KEY"] = b" ".join(
+            [encode(self.entries[name].key) for name in self.wanted.names]
+        )
         environment[b"SOLO_TTL"] = b"%g" % self.engine.ttl
 
     def complete(self, child: "tuple[int, int]") -> None:
@@ -175,7 +195,9 @@ class EngineHold:
         self.lease.check_start()
 
     def ended(self, run: "Any") -> None:
-        """Have the launcher end as its command soon after a signal, one that has come or one during the release."""
+        """Have the launcher end as its command soon after a signal, one that has come or one during
+        the release.
+        """
 
         def end(_: int) -> None:
             self.report_failure(f"{self.engine.where} does not answer")
@@ -213,17 +235,21 @@ class EngineHold:
 
         with self.lease.lock:
             text, version = self.engine.read_once(name)
-            return parse_ran(text) == before and self.engine.write_once(name, version, format_ran(ran))
+            return parse_ran(text) == before and self.engine.write_once(
+                name, version, format_ran(ran)
+            )
 
 
 class LastCall:
     """Calls `end(number)` in a thread, DELAY after the signal `number`, unless `close` was called.
 
-    Until then the main thread may finish what it does. That is the signal that has come, or the first one of the
-    blocked `signals`: it stays pending.
+    Until then the main thread may finish what it does. That is the signal that has come, or the
+    first one of the blocked `signals`: it stays pending.
     """
 
-    def __init__(self, signals: "Iterable[int]", end: "Callable[[int], None]", number: int = 0) -> None:
+    def __init__(
+        self, signals: "Iterable[int]", end: "Callable[[int], None]", number: int = 0
+    ) -> None:
         self.signals = set(signals)
         self.end = end
         self.number = number
@@ -256,21 +282,28 @@ def die(number: int) -> None:
 def check_plan(plan: "Plan") -> None:
     """Raise UsageError for options that need the queue of one machine."""
     if plan.name is None:
-        raise UsageError("a name made from the command can differ between hosts (choose one with -n NAME)")
+        raise UsageError(
+            "a name made from the command can differ between hosts (choose one with -n NAME)"
+        )
     if plan.latest:
-        raise UsageError("--latest cannot reach the waiters of other hosts (use --replace, or N of --wait)")
+        raise UsageError(
+            "--latest cannot reach the waiters of other hosts (use --replace, or N of --wait)"
+        )
     if plan.replace_after is not None:
         raise UsageError("--replace-after cannot be used with an engine (use --replace)")
 
 
 class OutcomeLog(Journal):
-    """Writes the outcome of a run with this `record` to the engine of `remote`: the line of a journal, with times by the
-    engine's clock. It is written after the release, and never makes a job fail.
+    """Writes the outcome of a run with this `record` to the engine of `remote`: the line of a
+    journal, with times by the engine's clock. It is written after the release, and never makes a
+    job fail.
     """
 
     title = "the history at the engine"
 
-    def __init__(self, record: "Record", remote: "EngineHold", report: "Callable[[str], None]") -> None:
+    def __init__(
+        self, record: "Record", remote: "EngineHold", report: "Callable[[str], None]"
+    ) -> None:
         super().__init__(record, None, report)
         self.remote = remote
 

@@ -1,4 +1,6 @@
-"""The entries of a name, the records in them, and texts about an engine, as all engines share them."""
+"""The entries of a name, the records in them, and texts about an engine, as all engines share
+them.
+"""
 
 import posix
 from time import time
@@ -26,7 +28,14 @@ VERSION = 1  # of an entry record: launchers of several versions may share an en
 FIRST_COME = "first come, first served over all hosts"
 RESTORED = "restoring a backup forgets locks, and SOLO_TOKEN may repeat"
 # Exceptions that reading an invalid answer raises.
-INVALID_ANSWER = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+INVALID_ANSWER = (
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
 
 
 class Gone(Exception):
@@ -34,11 +43,11 @@ class Gone(Exception):
 
 
 class EntryRecord(NamedTuple):
-    """The record of an entry's owner. `slot` is a list of (first, last), empty until slots are taken; `child` is None
-    until the command runs. The stored text has the fields under these names.
+    """The record of an entry's owner. `slot` is a list of (first, last), empty until slots are
+    taken; `child` is None until the command runs. The stored text has the fields under these names.
 
-    `since` is by this host's wall clock. The stored text has it by the engine's clock, which is ahead by `skew`, so
-    that hosts with different clocks agree on how long ago it was.
+    `since` is by this host's wall clock. The stored text has it by the engine's clock, which is
+    ahead by `skew`, so that hosts with different clocks agree on how long ago it was.
     """
 
     claim: Claim
@@ -61,18 +70,28 @@ class EntryRecord(NamedTuple):
         values["since"] = None if self.since is None else self.since + skew
         if not self.note:
             del values["note"]
-        known = {"solo": VERSION, "mode": claim.mode, "slots": claim.slots, "take": claim.take, **values}
+        known = {
+            "solo": VERSION,
+            "mode": claim.mode,
+            "slots": claim.slots,
+            "take": claim.take,
+            **values,
+        }
         return json.dumps(known).encode()
 
 
 def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
-    """Return the record in `data`. Anything else, such as the data of another program, counts as an exclusive claim."""
+    """Return the record in `data`. Anything else, such as the data of another program, counts as an
+    exclusive claim.
+    """
     try:
         known = json.loads(data)
         mode, slots, take = known["mode"], int(known["slots"]), int(known["take"])
         if mode not in MODES or not 1 <= take <= slots:
             raise ValueError
-        launcher, child = (None if known[key] is None else int(known[key]) for key in ("launcher", "child"))
+        launcher, child = (
+            None if known[key] is None else int(known[key]) for key in ("launcher", "child")
+        )
         return EntryRecord(
             Claim(mode, slots, take) if mode == SLOTS else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
@@ -109,7 +128,9 @@ def make_entry_record(record: Record) -> EntryRecord:
 
 
 class Entry(NamedTuple):
-    """A contender's entry in the queue of `name`. As a Ticket's, `number` grows; `key` is the engine's own identifier."""
+    """A contender's entry in the queue of `name`. As a Ticket's, `number` grows; `key` is the
+    engine's own identifier.
+    """
 
     name: str
     key: str
@@ -119,8 +140,8 @@ class Entry(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The lease of an entry: renewed `age` seconds ago, it ends `left` seconds from now unless it is renewed. It is renewed
-    each `period`.
+    """The lease of an entry: renewed `age` seconds ago, it ends `left` seconds from now unless it
+    is renewed. It is renewed each `period`.
     """
 
     age: float
@@ -136,15 +157,25 @@ class Renewal(NamedTuple):
 
 
 def make_renewal(left: "float | None", ttl: "float | None") -> "Renewal | None":
-    """Return the Renewal of a lease that lives `ttl` seconds without one, of which so many are left; None if unknown."""
-    return Renewal(max(0.0, ttl - left), max(0.0, left), ttl / RENEWALS) if left is not None and ttl else None
+    """Return the Renewal of a lease that lives `ttl` seconds without one, of which so many are
+    left; None if unknown.
+    """
+    return (
+        Renewal(max(0.0, ttl - left), max(0.0, left), ttl / RENEWALS)
+        if left is not None and ttl
+        else None
+    )
 
 
 def describe_skew(server: float) -> "tuple[str, str]":
-    """Return the line of Engine.examine about the server's wall clock, given in seconds since the epoch."""
+    """Return the line of Engine.examine about the server's wall clock, given in seconds since the
+    epoch.
+    """
     skew = server - time()
     order = "ahead of" if skew > 0 else "behind"
-    return "ok" if abs(skew) < SKEWED else "note", f"its clock is {abs(skew):.1f}s {order} this host's"
+    return "ok" if abs(
+        skew
+    ) < SKEWED else "note", f"its clock is {abs(skew):.1f}s {order} this host's"
 
 
 def pick_between(least: float, most: float) -> float:

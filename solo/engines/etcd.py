@@ -1,9 +1,10 @@
 """etcd, through the JSON gateway of its API v3, without a library.
 
-An entry is a key under our lease, `PREFIX/NAME/LEASE`, as `etcdctl lock PREFIX/NAME` creates them. Its
-create_revision is the order of the queue and the fencing token.
+An entry is a key under our lease, `PREFIX/NAME/LEASE`, as `etcdctl lock PREFIX/NAME` creates them.
+Its create_revision is the order of the queue and the fencing token.
 
-Never use /v3/lock/lock: etcd 3.4 grants it even to a waiter whose lease ran out in the queue (etcd issue 11456).
+Never use /v3/lock/lock: etcd 3.4 grants it even to a waiter whose lease ran out in the queue (etcd
+issue 11456).
 """
 
 import posix
@@ -34,16 +35,27 @@ SHORTEST_WAIT = 0.05  # seconds
 LARGEST = 1 << 24  # bytes of an answer
 PAGE = 1000  # outcomes in an answer
 MOST_OLD = 10  # outcomes to remove at once
-INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
+INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = (
+    3,
+    4,
+    5,
+    9,
+    14,
+    16,
+)  # gRPC's codes
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 TOKEN = "Authorization"  # a header
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
 LEASE_EXISTS = "lease already exists"
 NO_GATEWAY = (404, 415)  # of HTTP: etcd without its JSON gateway, and gRPC
 GATEWAY = (
-    "no JSON gateway there (name the members themselves, without --enable-grpc-gateway=false, and no etcd grpc-proxy)"
+    "no JSON gateway there (name the members themselves, without "
+    "--enable-grpc-gateway=false, and no etcd grpc-proxy)"
 )
-NAMED, NAMELESS = "CommonName", " (use a certificate without a common name, and a user and password)"
+NAMED, NAMELESS = (
+    "CommonName",
+    " (use a certificate without a common name, and a user and password)",
+)
 LONGEST_REFUSAL = 400  # characters
 
 
@@ -87,7 +99,9 @@ class Etcd(Engine):
         return Connection(one, f"[{host}]" if ":" in host else host)
 
     def call(self, path: str, body: dict, is_leased: bool = False, may_log_in: bool = True) -> dict:
-        """Return the answer to a request. Raises Unreachable, SoloError; Gone if `is_leased` and the lease is over."""
+        """Return the answer to a request. Raises Unreachable, SoloError; Gone if `is_leased` and
+        the lease is over.
+        """
         answer = self.reach(path, body)
         if answer.get("error") is None:
             return answer
@@ -99,11 +113,15 @@ class Etcd(Engine):
         if code == NOT_FOUND and is_leased:
             raise Gone(text)
         if code == PRECONDITION and LEASE_EXISTS in text:
-            return {"TTL": body["TTL"]}  # only we use this number: the answer to our first try was lost
+            return {
+                "TTL": body["TTL"]
+            }  # only we use this number: the answer to our first try was lost
         raise SoloError(f"{self.where}: {text}")
 
     def reach(self, path: str, body: dict) -> dict:
-        """Return the first host's answer within the timeout. Raises Unreachable; SoloError for a certificate."""
+        """Return the first host's answer within the timeout. Raises Unreachable; SoloError for a
+        certificate.
+        """
         deadline = monotonic() + self.timeout
         problems, distrust = dict.fromkeys(self.target.hosts, "no answer"), None
         for _ in range(2 * len(self.target.hosts)):
@@ -113,7 +131,9 @@ class Etcd(Engine):
             was_open = self.connection is not None
             try:
                 # With several hosts, a silent one must leave time for the next.
-                answer = self.ask(path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2))
+                answer = self.ask(
+                    path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2)
+                )
             except (OSError, ValueError, RecursionError) as error:
                 problems[self.target.hosts[self.at]] = network.describe(error)
                 distrust = self.tls and network.find_distrust(self.target, error) or distrust
@@ -139,14 +159,22 @@ class Etcd(Engine):
             raise ValueError("the answer is too long")
         self.date = find_http_date(answer.headers) or self.date
         if 400 <= answer.status < 500 and not data.startswith("{"):
-            raise SoloError(f"{self.where}: HTTP {answer.status}{describe_refusal(answer.status, data)}")
-        known = json.loads(data.splitlines()[0] if data else "{}")  # of a stream only the first answer
+            raise SoloError(
+                f"{self.where}: HTTP {answer.status}{describe_refusal(answer.status, data)}"
+            )
+        known = json.loads(
+            data.splitlines()[0] if data else "{}"
+        )  # of a stream only the first answer
         if not isinstance(known, dict):
             raise ValueError("the answer is not a JSON object")
         if answer.status >= 400 and "error" not in known:
             known["error"] = f"HTTP {answer.status}"
         if isinstance(known.get("error"), dict):  # of a stream
-            known = {"error": "", "code": known["error"].get("grpc_code"), "message": known["error"].get("message")}
+            known = {
+                "error": "",
+                "code": known["error"].get("grpc_code"),
+                "message": known["error"].get("message"),
+            }
         return known.get("result") or known
 
     def close(self, is_bad: bool = False):
@@ -164,13 +192,20 @@ class Etcd(Engine):
         if int(answer.get("TTL", 0)) <= 0:
             self.lease = None
             raise Gone("the lease has expired")
-        held = [compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()]
+        held = [
+            compare(entry.key, "CREATE", "create_revision", entry.number)
+            for entry in self.entries.values()
+        ]
         asked = {"request_range": {"key": pack(self.make_key(ENDS))}}
         answer = self.call("/v3/kv/txn", {"compare": held, "success": [asked]})
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
         asked = answer["responses"][0]["response_range"].get("kvs", [])
-        return unpack(asked[0].get("value", "")).decode(errors="replace") or "another contender" if asked else None
+        return (
+            unpack(asked[0].get("value", "")).decode(errors="replace") or "another contender"
+            if asked
+            else None
+        )
 
     def grant(self):
         # Choose the number ourselves: if we are interrupted, we can still revoke the lease.
@@ -198,7 +233,9 @@ class Etcd(Engine):
         return key
 
     def put_entry(self, key: str, number: int, record) -> bool:
-        """Write our entry if `number` is its create_revision, 0 for none. Return whether it is. Raises Gone."""
+        """Write our entry if `number` is its create_revision, 0 for none. Return whether it is.
+        Raises Gone.
+        """
         put = {"key": pack(key), "value": pack(record.format(self.skew)), "lease": self.lease}
         return self.put_if(compare(key, "CREATE", "create_revision", number), put)
 
@@ -220,7 +257,9 @@ class Etcd(Engine):
     def read_entries(self, first: str, end: str, name=None) -> list:
         """Return the entries with keys from `first` to before `end`."""
         keys = {"key": pack(first), "range_end": pack(end)}
-        answer = self.call("/v3/kv/range", {**keys, "sort_order": "ASCEND", "sort_target": "CREATE"})
+        answer = self.call(
+            "/v3/kv/range", {**keys, "sort_order": "ASCEND", "sort_target": "CREATE"}
+        )
         self.revision = int(answer["header"]["revision"])
         entries = []
         for kv in answer.get("kvs", []):
@@ -233,7 +272,11 @@ class Etcd(Engine):
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
         first, end = find_range(self.prefix + name + "/")
-        keys = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(first), "range_end": pack(end)}
+        keys = (
+            {"key": pack(key), "filters": ["NOPUT"]}
+            if key
+            else {"key": pack(first), "range_end": pack(end)}
+        )
         request = {"create_request": {**keys, "start_revision": self.revision + 1}}
         try:
             connection = self.open(monotonic() + self.timeout)
@@ -258,7 +301,9 @@ class Etcd(Engine):
             connection.close()
 
     def make_key(self, name: str) -> str:
-        """Return the key of our entry in the queue of `name`; of ENDS: the one that asks us to end."""
+        """Return the key of our entry in the queue of `name`; of ENDS: the one that asks us to
+        end.
+        """
         return f"{self.prefix}{name}/{int(self.lease):x}"
 
     def list_entries(self, name=None) -> list:
@@ -294,25 +339,34 @@ class Etcd(Engine):
 
     def write_once(self, name: str, version, text: bytes) -> bool:
         key = f"{self.prefix}{ONCES}/{name}"
-        return self.put_if(compare(key, "MOD", "mod_revision", version), {"key": pack(key), "value": pack(text)})
+        return self.put_if(
+            compare(key, "MOD", "mod_revision", version), {"key": pack(key), "value": pack(text)}
+        )
 
     def log_outcome(self, name: str, number: int, text: bytes):
         first = f"{self.prefix}{LOGS}/{name}/."
         end = first[:-1] + "/"  # not the nested names
         put = {"key": pack(f"{first}{number:020d}"), "value": pack(text)}
         listed = {"key": pack(first), "range_end": pack(end), "limit": MOST_OLD, "keys_only": True}
-        answer = self.call("/v3/kv/txn", {"success": [{"request_put": put}, {"request_range": listed}]})
+        answer = self.call(
+            "/v3/kv/txn", {"success": [{"request_put": put}, {"request_range": listed}]}
+        )
         answer = answer["responses"][1]["response_range"]
         old = answer["kvs"][: max(0, int(answer["count"]) - KEPT)]
         if old:
-            self.call("/v3/kv/deleterange", {"key": pack(first), "range_end": pack(unpack(old[-1]["key"]) + b"\0")})
+            self.call(
+                "/v3/kv/deleterange",
+                {"key": pack(first), "range_end": pack(unpack(old[-1]["key"]) + b"\0")},
+            )
 
     def read_outcomes(self, name=None) -> list:
         base = f"{self.prefix}{LOGS}/"
         first, end = find_range(base if name is None else f"{base}{name}/")
         found = []
         while True:
-            answer = self.call("/v3/kv/range", {"key": pack(first), "range_end": pack(end), "limit": PAGE})
+            answer = self.call(
+                "/v3/kv/range", {"key": pack(first), "range_end": pack(end), "limit": PAGE}
+            )
             before = first
             for kv in answer.get("kvs", []):
                 first = decode(unpack(kv["key"])) + "\0"
@@ -331,7 +385,9 @@ class Etcd(Engine):
 
 
 def describe_refusal(status: int, text: str) -> str:
-    """Return what an answer that is not of the JSON gateway says: its own words, unless there is no gateway."""
+    """Return what an answer that is not of the JSON gateway says: its own words, unless there is no
+    gateway.
+    """
     if status in NO_GATEWAY:
         return f": {GATEWAY}"
     words = " ".join(text.split())
@@ -341,11 +397,15 @@ def describe_refusal(status: int, text: str) -> str:
 def read_error(answer: dict) -> tuple:
     """Return (gRPC's code or 0, the message) of an answer."""
     error = answer.get("error")
-    return (0, "") if error is None else (answer.get("code", 0), answer.get("message") or str(error))
+    return (
+        (0, "") if error is None else (answer.get("code", 0), answer.get("message") or str(error))
+    )
 
 
 def find_range(prefix: str) -> tuple:
-    """Return (the first key, the end) of all keys that start with `prefix`, which ends in a slash."""
+    """Return (the first key, the end) of all keys that start with `prefix`, which ends in a
+    slash.
+    """
     return prefix, prefix[:-1] + "0"
 
 

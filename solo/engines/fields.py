@@ -16,7 +16,9 @@ else:
 
         def __init_subclass__(cls) -> None:
             cls._fields = tuple(cls.__annotations__)
-            cls._defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
+            cls._defaults = {
+                name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__
+            }
             for at, name in enumerate(cls._fields):
                 setattr(cls, name, property(itemgetter(at)))
 

@@ -1,6 +1,8 @@
-"""A small HTTP/1.1 client: one connection, one request at a time, all by a deadline; and the dates and XML of answers.
+"""A small HTTP/1.1 client: one connection, one request at a time, all by a deadline; and the dates
+and XML of answers.
 
-Python's http.client takes 20 ms to load, as it reads headers as those of a mail; email.utils takes 8, an XML parser 10.
+Python's http.client takes 20 ms to load, as it reads headers as those of a mail; email.utils takes
+8, an XML parser 10.
 """
 
 from _datetime import datetime  # type: ignore[import-not-found]  # datetime takes 3 ms to load
@@ -22,7 +24,9 @@ ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"
 
 
 class Connection:
-    """A connection by a Timed socket to `host`, a header's text. It is no longer open once the server has closed it."""
+    """A connection by a Timed socket to `host`, a header's text. It is no longer open once the
+    server has closed it.
+    """
 
     def __init__(self, sock: network.Timed, host: str) -> None:
         self.sock = sock
@@ -48,7 +52,9 @@ class Connection:
 
 
 class Answer:
-    """An answer: its `status`, its `headers`, such as "Content-Length", and a body to be read once. `is_last`: none follows."""
+    """An answer: its `status`, its `headers`, such as "Content-Length", and a body to be read once.
+    `is_last`: none follows.
+    """
 
     def __init__(self, sock: network.Timed) -> None:
         self.sock = sock
@@ -91,7 +97,9 @@ class Answer:
         return bool(piece)
 
     def decode(self, left: "int | None") -> "Iterator[bytes]":
-        """Yield the pieces of so many bytes, or, if None, of all until the end of the connection."""
+        """Yield the pieces of so many bytes, or, if None, of all until the end of the
+        connection.
+        """
         sock = self.sock
         while left != 0 and (sock.data or sock.receive(may_end=left is None)):
             piece, sock.data = sock.data[:left], sock.data[left:] if left is not None else b""
@@ -124,7 +132,9 @@ def parse_size(text: str, base: int) -> int:
 
 
 def parse_date(text: str) -> float:
-    """Return the seconds since the epoch of `2026-11-23T05:47:03Z`, or with `+00:00` or a fraction. Raises ValueError."""
+    """Return the seconds since the epoch of `2026-11-23T05:47:03Z`, or with `+00:00` or a fraction.
+    Raises ValueError.
+    """
     clock = text.removesuffix("Z").removesuffix("+00:00")
     seconds: float = datetime.fromisoformat(clock.partition(".")[0] + "+00:00").timestamp()
     if clock == text or seconds < 0:
@@ -133,7 +143,8 @@ def parse_date(text: str) -> float:
 
 
 def find_http_date(headers: "dict[str, str]") -> "float | None":
-    """Return the seconds since the epoch of the header `Date: Mon, 23 Nov 2026 05:47:03 GMT`, in the middle of that second.
+    """Return the seconds since the epoch of the header `Date: Mon, 23 Nov 2026 05:47:03 GMT`, in
+    the middle of that second.
 
     Return None without one that we can parse.
     """
@@ -151,7 +162,9 @@ def find_text(body: bytes, name: str) -> str:
 
 
 def find_texts(text: str, name: str) -> "list[str]":
-    """Return the texts of all XML elements of this name, which have no attributes and no elements within."""
+    """Return the texts of all XML elements of this name, which have no attributes and no elements
+    within.
+    """
     texts = []
     for piece in text.split(f"<{name}>")[1:]:
         inner, end, _ = piece.partition(f"</{name}>")
@@ -162,11 +175,12 @@ def find_texts(text: str, name: str) -> "list[str]":
     return texts
 
 
-# --- the proxy of HTTPS_PROXY, as the tools of AWS use it -------------------------------------------------------------
+# --- the proxy of HTTPS_PROXY, as the tools of AWS use it-----------------------------------------
 
 
 def dial(find: "Callable[..., str]", host: str, port: int, deadline: float, tls: "Any") -> "Any":
-    """Connect to a host, over TLS if there is a context, by a proxy if there is one. Raises OSError, SoloError.
+    """Connect to a host, over TLS if there is a context, by a proxy if there is one. Raises
+    OSError, SoloError.
 
     `find` returns the first variable of the environment that is set.
     """
@@ -175,12 +189,16 @@ def dial(find: "Callable[..., str]", host: str, port: int, deadline: float, tls:
     if not proxy or is_spared(host, find("no_proxy", "NO_PROXY")):
         return network.connect(host, port, deadline, tls)
     if tls is None:
-        raise SoloError(f"http_proxy: solo asks a proxy only for https (NO_PROXY={host} spares this host)")
+        raise SoloError(
+            f"http_proxy: solo asks a proxy only for https (NO_PROXY={host} spares this host)"
+        )
     return network.encrypt(open_tunnel(proxy, host, port, deadline), host, tls)
 
 
 def open_tunnel(proxy: str, host: str, port: int, deadline: float) -> "Any":
-    """Return a connection to a host through a proxy, which an OSError names. Raises OSError, SoloError."""
+    """Return a connection to a host through a proxy, which an OSError names. Raises OSError,
+    SoloError.
+    """
     scheme, mark, rest = proxy.rpartition("://")
     login, _, netloc = rest.rstrip("/").rpartition("@")
     try:
@@ -188,7 +206,9 @@ def open_tunnel(proxy: str, host: str, port: int, deadline: float) -> "Any":
             raise ValueError
         where = network.split_host(netloc, 80)
     except ValueError:
-        raise SoloError("HTTPS_PROXY: not a proxy that solo can use (like http://host:3128)") from None
+        raise SoloError(
+            "HTTPS_PROXY: not a proxy that solo can use (like http://host:3128)"
+        ) from None
     there = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {there} HTTP/1.1", f"Host: {there}"]
     if login:

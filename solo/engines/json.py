@@ -1,4 +1,6 @@
-"""JSON by the parts of Python's json that are written in C. The rest of it takes 6 ms to load, mostly for re."""
+"""JSON by the parts of Python's json that are written in C. The rest of it takes 6 ms to load,
+mostly for re.
+"""
 
 from _json import encode_basestring_ascii, make_encoder, make_scanner
 

@@ -1,14 +1,15 @@
 """Guarantees that the command is dead before anyone else can get its lease.
 
-The rule. A renewal that was sent at s and then acknowledged keeps the lease until s + T at least, by the engine's
-clock. If its rate and that of our boot clock, which counts suspended time, differ by RATE at most, nobody else has the
-lease before D = s + T (1 - RATE) - LATENCY by the boot clock. So the command gets SIGTERM, after a grace G SIGKILL, and
-is dead a MARGIN before D. Three layers enforce that, and none trusts the one before it: a thread that renews and knows
-s; the launcher, which sleeps no longer than until SIGTERM is due; and the kernel, whose timer kills the launcher at D,
-and with it the command, even if both are stopped or swapped out.
+The rule. A renewal that was sent at s and then acknowledged keeps the lease until s + T at least,
+by the engine's clock. If its rate and that of our boot clock, which counts suspended time, differ
+by RATE at most, nobody else has the lease before D = s + T (1 - RATE) - LATENCY by the boot clock.
+So the command gets SIGTERM, after a grace G SIGKILL, and is dead a MARGIN before D. Three layers
+enforce that, and none trusts the one before it: a thread that renews and knows s; the launcher,
+which sleeps no longer than until SIGTERM is due; and the kernel, whose timer kills the launcher at
+D, and with it the command, even if both are stopped or swapped out.
 
-(After C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency",
-1989.)
+(After C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File
+Cache Consistency", 1989.)
 """
 
 import posix
@@ -27,7 +28,8 @@ TTL, LONGEST = 15.0, 1e9  # seconds
 LONGEST_TIMEOUT = 5.0  # seconds: a signal may be delayed that long
 RATE = 0.1  # chrony may slew a clock by 8.3 %, the kernel by 10
 LATENCY = 0.25  # seconds from SIGKILL to the command's last instruction
-MARGIN = 0.25  # seconds before the kernel's timer: the launcher kills, and exits with a status that says why
+# seconds before the kernel's timer: the launcher kills, and exits with a status that says why
+MARGIN = 0.25
 TIMEOUTS, GRACES = 7.5, 5  # a ttl divided by a timeout, and by the default grace
 RETRY = 0.25  # seconds
 LONGEST_POLL = 1e6  # seconds
@@ -36,9 +38,10 @@ EVENT_SIZE = 64  # bytes: at least that of a sigevent
 
 
 class Terms:
-    """The times of a lease, in seconds: it lives for `ttl` and is renewed each `period`; a call takes at most
-    `timeout`; from SIGTERM to SIGKILL is the `grace`. From sending an acknowledged renewal to SIGTERM is `calm`, to the
-    death of the command `life`. The longest `outage` of the engine leaves the command undisturbed.
+    """The times of a lease, in seconds: it lives for `ttl` and is renewed each `period`; a call
+    takes at most `timeout`; from SIGTERM to SIGKILL is the `grace`. From sending an acknowledged
+    renewal to SIGTERM is `calm`, to the death of the command `life`. The longest `outage` of the
+    engine leaves the command undisturbed.
     """
 
     def __init__(self, ttl: float, grace: "float | None" = None) -> None:
@@ -58,9 +61,12 @@ class Terms:
         if self.outage <= 0:
             span = "{:.3g}s".format
             raise UsageError(
-                f"a lease of {span(self.ttl)} is too short: renewed every {span(self.period)} with a timeout of"
-                f" {span(self.timeout)}, a grace of {span(self.grace)} before SIGKILL and {span(self.ttl - self.life + MARGIN)}"
-                f" for clocks and the kernel (--ttl {self.find_shortest():.0f}s would do, or a shorter --kill-after)"
+                f"a lease of {span(self.ttl)} is too short: renewed every {span(self.period)} with "
+                "a timeout of"
+                f" {span(self.timeout)}, a grace of {span(self.grace)} before SIGKILL and "
+                f"{span(self.ttl - self.life + MARGIN)}"
+                f" for clocks and the kernel (--ttl {self.find_shortest():.0f}s would do, or a "
+                "shorter --kill-after)"
             )
 
     def find_shortest(self) -> float:
@@ -71,9 +77,10 @@ class Terms:
 class Lease:
     """The lease of a connected Engine, kept from `begin` to `end`.
 
-    `renewed` is when the last acknowledged renewal was sent (read_boot_clock). `lost` is the reason why the lease is
-    certainly gone, `asked` the contender that asks us to end; both are None until then. `ordered` is the last signal
-    that asked us to end, or 0. `problem` is why the last renewal failed.
+    `renewed` is when the last acknowledged renewal was sent (read_boot_clock). `lost` is the reason
+    why the lease is certainly gone, `asked` the contender that asks us to end; both are None until
+    then. `ordered` is the last signal that asked us to end, or 0. `problem` is why the last renewal
+    failed.
     """
 
     def __init__(self, engine: Engine, terms: Terms) -> None:
@@ -107,7 +114,9 @@ class Lease:
             self.dead_man.arm(self.deadline)
 
     def start(self, ttl: float) -> None:
-        """Renew the lease, granted for `ttl` seconds, and arm the timer. Raises Gone, SoloError, Unreachable."""
+        """Renew the lease, granted for `ttl` seconds, and arm the timer. Raises Gone, SoloError,
+        Unreachable.
+        """
         self.terms = Terms(ttl, self.terms.asked_grace)
         self.terms.check()
         self.engine.timeout = min(self.engine.timeout, self.terms.timeout)
@@ -125,13 +134,17 @@ class Lease:
             raise Unreachable(f"{self.engine.where}: too slow: {left}")
 
     def begin(self, child: int) -> None:
-        """Renew from now on, in a thread that inherits our blocked signals. The command runs, as pid `child`."""
+        """Renew from now on, in a thread that inherits our blocked signals. The command runs, as
+        pid `child`.
+        """
         running = allocate_lock()
         running.acquire()
         try:
             start_new_thread(self.run, (child, running))
             self.running = running
-        except RuntimeError as error:  # without a thread, the command lives as long as an unrenewed lease
+        except (
+            RuntimeError
+        ) as error:  # without a thread, the command lives as long as an unrenewed lease
             self.problem = str(error)
 
     def run(self, child: int, running: LockType) -> None:
@@ -161,7 +174,9 @@ class Lease:
         posix.kill(posix.getpid(), SIGURG)
 
     def try_record_child(self, child: int) -> None:
-        """Record the child's pid at the engine. Raises Gone; ignore other failures, as only views show it."""
+        """Record the child's pid at the engine. Raises Gone; ignore other failures, as only views
+        show it.
+        """
         try:
             with self.lock:
                 self.engine.record_child(child)
@@ -184,11 +199,16 @@ class Lease:
             return f"the lease at {self.engine.where} is lost: {self.lost}"
         if self.find_left():
             return None
-        since, why = format_duration(read_boot_clock() - self.renewed), f": {self.problem}" if self.problem else ""
+        since, why = (
+            format_duration(read_boot_clock() - self.renewed),
+            f": {self.problem}" if self.problem else "",
+        )
         return f"the lease at {self.engine.where} was not renewed for {since}{why}"
 
     def end(self) -> None:
-        """Give the lease back. An engine that cannot be reached forgets it after the ttl. Raises SoloError, Gone."""
+        """Give the lease back. An engine that cannot be reached forgets it after the ttl. Raises
+        SoloError, Gone.
+        """
         self.stop.send()
         self.dead_man.disarm()
         longest = RETRY if self.problem else 2 * self.engine.timeout
@@ -209,7 +229,9 @@ class StopEvent(Wakeup):
 
 
 class DeadMan:
-    """A timer of the kernel that kills the launcher, and with it the command. It works while the launcher is stopped."""
+    """A timer of the kernel that kills the launcher, and with it the command. It works while the
+    launcher is stopped.
+    """
 
     def __init__(self) -> None:
         from _ctypes import byref, get_errno
@@ -229,10 +251,14 @@ class DeadMan:
         event = pack(Pointer, 0) + pack(Int, SIGKILL, SIGEV_SIGNAL) + bytes(EVENT_SIZE)
         if create(CLOCK_BOOTTIME, event, byref(self.timer)):
             raise SoloError(f"cannot create the timer of the lease: {posix.strerror(get_errno())}")
-        self.set = lambda at: settime(self.timer, TIMER_ABSTIME, pack(Pointer, 0, 0, int(at), int(at % 1 * 1e9)), None)
+        self.set = lambda at: settime(
+            self.timer, TIMER_ABSTIME, pack(Pointer, 0, 0, int(at), int(at % 1 * 1e9)), None
+        )
 
     def arm(self, at: float) -> None:
-        """Have the kernel kill us at `at` (read_boot_clock), unless `disarm` was called. Raises SoloError."""
+        """Have the kernel kill us at `at` (read_boot_clock), unless `disarm` was called. Raises
+        SoloError.
+        """
         with self.lock:
             if not self.is_over and self.set(at):
                 raise SoloError("cannot set the timer of the lease")

@@ -1,12 +1,21 @@
 """Connections to the hosts of an engine: names, addresses, and the meaning of a TLS failure.
 
-getaddrinfo(3) has no timeout, and no signal interrupts it. So a thread looks a name up, while the caller waits until
-its deadline and handles signals. Addresses are kept: renewing a lease needs no name server. When none of the
-addresses of a name can be reached, a thread looks the name up again.
+getaddrinfo(3) has no timeout, and no signal interrupts it. So a thread looks a name up, while the
+caller waits until its deadline and handles signals. Addresses are kept: renewing a lease needs no
+name server. When none of the addresses of a name can be reached, a thread looks the name up again.
 """
 
 from _signal import SIG_SETMASK, pthread_sigmask, valid_signals
-from _socket import AF_UNIX, AI_NUMERICHOST, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, getaddrinfo, socket, timeout
+from _socket import (
+    AF_UNIX,
+    AI_NUMERICHOST,
+    IPPROTO_TCP,
+    SOCK_STREAM,
+    TCP_NODELAY,
+    getaddrinfo,
+    socket,
+    timeout,
+)
 from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
@@ -26,7 +35,9 @@ lookups: "dict[tuple[str, int], Lookup]" = {}  # by (host, port)
 
 
 class Target(NamedTuple):
-    """An engine and its address. `hosts` are (host, port), `path` has no outer slashes, `shown` is without secrets."""
+    """An engine and its address. `hosts` are (host, port), `path` has no outer slashes, `shown` is
+    without secrets.
+    """
 
     scheme: str
     hosts: "list[tuple[str, int]]"
@@ -47,8 +58,8 @@ class Target(NamedTuple):
 
 
 class Lookup:
-    """Looks a name up in threads, one at a time, which holds the lock `running`. `addresses` are the last that were
-    found, as getaddrinfo returns them; `problem` is why the last look-up failed.
+    """Looks a name up in threads, one at a time, which holds the lock `running`. `addresses` are
+    the last that were found, as getaddrinfo returns them; `problem` is why the last look-up failed.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -68,7 +79,9 @@ class Lookup:
         try:
             self.addresses = list_addresses(self.host, self.port)
         except (OSError, UnicodeError) as error:
-            self.problem = OSError(f"{self.host}: {getattr(error, 'strerror', None) or 'not a host name'}")
+            self.problem = OSError(
+                f"{self.host}: {getattr(error, 'strerror', None) or 'not a host name'}"
+            )
         self.running.release()
 
 
@@ -105,7 +118,9 @@ def describe(error: BaseException) -> str:
 
 
 def split_host(text: str, port: int) -> "tuple[str, int]":
-    """Return (host, port) of `host[:port]`, `[address][:port]` or an IPv6 address. Raises ValueError."""
+    """Return (host, port) of `host[:port]`, `[address][:port]` or an IPv6 address. Raises
+    ValueError.
+    """
     if "[" in text or "]" in text or text.count(":") > 1:
         host, bracket, rest = (text if "[" in text else f"[{text}]").partition("]")
         if host[:1] != "[" or not bracket or rest[:1] not in ("", ":"):
@@ -173,7 +188,9 @@ def connect(host: str, port: int, deadline: float, tls: "Any" = None) -> "Any":
 def dial(host: str, port: int, deadline: float) -> socket:
     """Connect to one of the addresses of a host. Raises OSError."""
     if host.startswith("/"):
-        return connect_to((AF_UNIX, SOCK_STREAM, 0, host), max(SHORTEST_WAIT, deadline - monotonic()))
+        return connect_to(
+            (AF_UNIX, SOCK_STREAM, 0, host), max(SHORTEST_WAIT, deadline - monotonic())
+        )
     addresses, problem = find_addresses(host, port, deadline), OSError()
     for at, address in enumerate(addresses):
         left = max(SHORTEST_WAIT, deadline - monotonic())
@@ -202,7 +219,8 @@ def connect_to(address: "tuple[Any, ...]", seconds: float) -> socket:
 
 
 class Timed:
-    """A connected socket whose calls all end by `deadline`: an answer that trickles in would outlast a timeout of each.
+    """A connected socket whose calls all end by `deadline`: an answer that trickles in would
+    outlast a timeout of each.
 
     `data` was received and is not yet used.
     """
@@ -219,7 +237,9 @@ class Timed:
         self.socket.settimeout(left)
 
     def receive(self, may_end: bool = False) -> bool:
-        """Receive more data. Return False at the end of the connection, which is an error unless it `may_end`. Raises OSError."""
+        """Receive more data. Return False at the end of the connection, which is an error unless it
+        `may_end`. Raises OSError.
+        """
         self.set_timeout()
         data = self.socket.recv(PIECE)
         if not data and not may_end:
@@ -244,17 +264,20 @@ class Timed:
         self.socket.close()
 
 
-# --- TLS -------------------------------------------------------------------------------------------------------------
+# --- TLS------------------------------------------------------------------------------------------
 
 # OpenSSL's X509_V_ERR_*.
 UNSIGNED, OTHER_HOST = (2, 18, 19, 20, 21), (62, 64)
 # Parts of OpenSSL's names of the alerts by which a server refuses our certificate, or asks for one.
-ALERTS = """CERTIFICATE_REQUIRED BAD_CERTIFICATE CERTIFICATE_UNKNOWN UNKNOWN_CA UNSUPPORTED_CERTIFICATE CERTIFICATE_EXPIRED
+ALERTS = """CERTIFICATE_REQUIRED BAD_CERTIFICATE CERTIFICATE_UNKNOWN UNKNOWN_CA
+    UNSUPPORTED_CERTIFICATE CERTIFICATE_EXPIRED
     CERTIFICATE_REVOKED HANDSHAKE_FAILURE ACCESS_DENIED""".split()
 
 
 def make_tls(target: Target) -> "Any":
-    """Return an SSL context that verifies a target's servers, with its client certificate. Raises SoloError."""
+    """Return an SSL context that verifies a target's servers, with its client certificate. Raises
+    SoloError.
+    """
     import ssl
 
     class Socket(ssl.SSLSocket):
@@ -262,7 +285,8 @@ def make_tls(target: Target) -> "Any":
             try:
                 super().sendall(*words)
             except OSError:
-                # With TLS 1.3 a server may refuse our certificate after the handshake: read its alert.
+                # With TLS 1.3 a server may refuse our certificate after the handshake: read its
+                # alert.
                 super().recv(1)
                 raise
 
@@ -273,7 +297,9 @@ def make_tls(target: Target) -> "Any":
             context.load_cert_chain(target.certfile, target.keyfile)
         return context
     except OSError as error:
-        raise SoloError(f"--via {target.shown}: cannot read its certificates: {error.strerror or error}") from None
+        raise SoloError(
+            f"--via {target.shown}: cannot read its certificates: {error.strerror or error}"
+        ) from None
 
 
 def encrypt(one: socket, host: str, tls: "Any") -> "Any":
@@ -291,13 +317,19 @@ def encrypt(one: socket, host: str, tls: "Any") -> "Any":
 
 
 def find_distrust(target: Target, error: "BaseException | None") -> "SoloError | None":
-    """Return a SoloError if `error` or its cause is about a certificate, as asking again cannot help; else None."""
+    """Return a SoloError if `error` or its cause is about a certificate, as asking again cannot
+    help; else None.
+    """
     import ssl
 
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return SoloError(f"{target.shown}: the server's certificate {describe_verification(target, error)}")
-        if isinstance(error, ssl.SSLError) and any(f"ALERT_{alert}" in (error.reason or "") for alert in ALERTS):
+            return SoloError(
+                f"{target.shown}: the server's certificate {describe_verification(target, error)}"
+            )
+        if isinstance(error, ssl.SSLError) and any(
+            f"ALERT_{alert}" in (error.reason or "") for alert in ALERTS
+        ):
             why = "requires a client certificate (certfile and keyfile of a [via.NAME])"
             if target.certfile:
                 why = f"does not accept the certificate {target.certfile}"

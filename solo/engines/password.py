@@ -1,4 +1,6 @@
-"""The password of a target as it is at each log-in, as it may change while a job runs; and the files that it may be in."""
+"""The password of a target as it is at each log-in, as it may change while a job runs; and the
+files that it may be in.
+"""
 
 import posix
 from time import monotonic
@@ -18,8 +20,8 @@ class Password:
         self.patience = PATIENCE
 
     def find(self, deadline: float) -> "tuple[str | None, float]":
-        """Return (the present password or None, the deadline, which the first run of a command moves). Raises SoloError,
-        Unreachable.
+        """Return (the present password or None, the deadline, which the first run of a command
+        moves). Raises SoloError, Unreachable.
         """
         target, begin = self.target, monotonic()
         if target.password_file is not None:
@@ -50,14 +52,24 @@ def read_password(target: Target, path: str) -> bytes:
 
 
 def read_trusted(path: str) -> "tuple[bytes, int]":
-    """Return (the bytes, the mode) of a file that only root and we can write. Raises SoloError, OSError."""
+    """Return (the bytes, the mode) of a file that only root and we can write. Raises SoloError,
+    OSError.
+    """
     import stat
 
     # O_NONBLOCK: opening a FIFO in its place must not hang.
-    with open(posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), "rb") as file:
+    with open(
+        posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), "rb"
+    ) as file:
         status = posix.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise SoloError(f"cannot use {path}: not a regular file of less than {LARGEST >> 20} MiB")
-        if status.st_uid not in (0, posix.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise SoloError(f"cannot trust {path}: others can write to it (make it yours, chmod go-w)")
+            raise SoloError(
+                f"cannot use {path}: not a regular file of less than {LARGEST >> 20} MiB"
+            )
+        if status.st_uid not in (0, posix.geteuid()) or status.st_mode & (
+            stat.S_IWGRP | stat.S_IWOTH
+        ):
+            raise SoloError(
+                f"cannot trust {path}: others can write to it (make it yours, chmod go-w)"
+            )
         return file.read(LARGEST), status.st_mode

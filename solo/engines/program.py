@@ -8,7 +8,8 @@ from solo.errors import Unreachable
 
 LARGEST = 1 << 20  # bytes
 TICK = 0.01  # seconds
-# Runs $1. When our end of its stdin closes, as it does when solo dies, it kills its whole process group.
+# Runs $1. When our end of its stdin closes, as it does when solo dies, it kills its whole process
+# group.
 GUARD = (
     "exec 3<&0 </dev/null; (read -r line <&3; kill -KILL 0) >/dev/null & exec 3<&-;"
     ' (eval "$1"); code=$?; kill -KILL $!; wait $! 2>/dev/null; exit $code'
@@ -27,7 +28,9 @@ def ask_program(command: str, what: str, timeout: float) -> bytes:
     try:
         actions = [(posix.POSIX_SPAWN_DUP2, write, 1), (posix.POSIX_SPAWN_DUP2, guard, 0)]
         shell = ["sh", "-c", GUARD, "sh", command]
-        pid = posix.posix_spawn("/bin/sh", shell, posix.environ, file_actions=actions, setpgroup=0, setsigmask=[])
+        pid = posix.posix_spawn(
+            "/bin/sh", shell, posix.environ, file_actions=actions, setpgroup=0, setsigmask=[]
+        )
     except BaseException:
         posix.close(read)
         posix.close(lifeline)

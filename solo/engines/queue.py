@@ -1,11 +1,13 @@
 """The interface of an engine, and the queue of a name there.
 
-An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its owner's lease. A
-lease has to be renewed: `ttl` seconds after the last renewal the engine gives the name to the next waiter, even if
-the owner's command still runs. lease.py guarantees that the command is dead by then; an engine never has to.
+An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its
+owner's lease. A lease has to be renewed: `ttl` seconds after the last renewal the engine gives the
+name to the next waiter, even if the owner's command still runs. lease.py guarantees that the
+command is dead by then; an engine never has to.
 
-An entry holds the name once its claim is compatible with all entries before it, waiting ones included. So no
-contender overtakes, and the engine's order is all that the contenders have to agree upon.
+An entry holds the name once its claim is compatible with all entries before it, waiting ones
+included. So no contender overtakes, and the engine's order is all that the contenders have to agree
+upon.
 """
 
 from time import monotonic, sleep, time
@@ -28,11 +30,13 @@ PAUSE = 0.5  # seconds
 
 
 class Wait(NamedTuple):
-    """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.Attempt.
+    """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in
+    queue.Attempt.
 
-    Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. With `most`
-    waiters before us we are busy; None is no limit. If it `replaces`, the contender asks its obstacles to end,
-    in the name of `asker`. `is_quiet`: print nothing about a wait that was not asked for.
+    Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT.
+    With `most` waiters before us we are busy; None is no limit. If it `replaces`, the contender
+    asks its obstacles to end, in the name of `asker`. `is_quiet`: print nothing about a wait that
+    was not asked for.
     """
 
     deadline: float
@@ -45,18 +49,19 @@ class Wait(NamedTuple):
 
 
 class Engine:
-    """Base of the engines: one connection, with one lease for all names held through it. Methods that raise
-    NotImplementedError are each engine's own.
+    """Base of the engines: one connection, with one lease for all names held through it. Methods
+    that raise NotImplementedError are each engine's own.
 
-    `where` names it in messages, without secrets. `caveat` is a warning that -v prints about every lock there, or "".
-    `ttl` is how many seconds an unrenewed lease lives: as requested, and after `acquire` as granted. `skew` is how
-    many seconds its clock is ahead of this host's, 0 if unknown. `keeps_outcomes` is whether it has log_outcome and
-    read_outcomes. `expires_leases` is whether it ends an unrenewed lease without the help of a contender. `is_view`,
-    which the caller may set before `connect`: create nothing there, and list no entry whose lease is over. `entries`
+    `where` names it in messages, without secrets. `caveat` is a warning that -v prints about every
+    lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as requested, and after
+    `acquire` as granted. `skew` is how many seconds its clock is ahead of this host's, 0 if
+    unknown. `keeps_outcomes` is whether it has log_outcome and read_outcomes. `expires_leases` is
+    whether it ends an unrenewed lease without the help of a contender. `is_view`, which the caller
+    may set before `connect`: create nothing there, and list no entry whose lease is over. `entries`
     are the entries we hold, by name. `client` makes the requests.
 
-    Every method but `acquire` returns within `timeout` seconds. All raise Unreachable if the engine does not answer and
-    SoloError if it refuses; Gone only where stated.
+    Every method but `acquire` returns within `timeout` seconds. All raise Unreachable if the engine
+    does not answer and SoloError if it refuses; Gone only where stated.
     """
 
     where: str
@@ -78,7 +83,9 @@ class Engine:
         self.client.timeout = seconds
 
     def make_lost(self, error: Exception) -> Unreachable:
-        return Unreachable(f"{self.where}: the lease was lost before the command could start: {error}")
+        return Unreachable(
+            f"{self.where}: the lease was lost before the command could start: {error}"
+        )
 
     def make_invalid_answer(self, error: Exception) -> Unreachable:
         return Unreachable(f"{self.where}: the answer is invalid: {type(error).__name__}: {error}")
@@ -90,10 +97,12 @@ class Engine:
     def close(self) -> None:
         """Close the connection. Call it after `release`."""
 
-    # --- the lease --------------------------------------------------------------------------------------------------
+    # --- the lease--------------------------------------------------------------------------------
 
     def renew(self) -> "str | None":
-        """Renew the lease, or raise Gone if one of our entries is lost. Return who asks us to end (ask_to_end), or None."""
+        """Renew the lease, or raise Gone if one of our entries is lost. Return who asks us to end
+        (ask_to_end), or None.
+        """
         raise NotImplementedError
 
     @property
@@ -105,10 +114,11 @@ class Engine:
         """Give up all our entries and the lease. Our command has ended."""
         raise NotImplementedError
 
-    # --- the queue --------------------------------------------------------------------------------------------------
+    # --- the queue--------------------------------------------------------------------------------
 
     def acquire(self, name: str, record: EntryRecord, wait: Wait) -> Entry:
-        """Return our entry for `name` once it is held, has its slots, and was renewed after that. Parents are acquired first.
+        """Return our entry for `name` once it is held, has its slots, and was renewed after that.
+        Parents are acquired first.
 
         Raises Busy. After any exception we have left the queue.
         """
@@ -116,7 +126,9 @@ class Engine:
         return self.entries[name]
 
     def join(self, name: str, record: EntryRecord) -> str:
-        """Append our entry to the queue of `name` and return its key. Change nothing if we have an entry there."""
+        """Append our entry to the queue of `name` and return its key. Change nothing if we have an
+        entry there.
+        """
         raise NotImplementedError
 
     def leave(self, name: str) -> None:
@@ -124,15 +136,21 @@ class Engine:
         raise NotImplementedError
 
     def read_queue(self, name: str) -> "list[Entry]":
-        """Return the entries of `name` in order of arrival; those after ours may be left out. Their `is_held` is not set."""
+        """Return the entries of `name` in order of arrival; those after ours may be left out. Their
+        `is_held` is not set.
+        """
         raise NotImplementedError
 
     def rewrite(self, entry: Entry) -> None:
-        """Store the record of `entry`, which is ours. Raises Gone if the engine no longer has the entry."""
+        """Store the record of `entry`, which is ours. Raises Gone if the engine no longer has the
+        entry.
+        """
         raise NotImplementedError
 
     def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
-        """Block until the entry `key`, None for any, may have changed since read_queue. Return False at the deadline."""
+        """Block until the entry `key`, None for any, may have changed since read_queue. Return
+        False at the deadline.
+        """
         raise NotImplementedError
 
     def record_child(self, pid: int) -> None:
@@ -141,22 +159,28 @@ class Engine:
             self.entries[name] = entry._replace(record=entry.record.start(pid))
             self.rewrite(self.entries[name])
 
-    # --- for views and other contenders -----------------------------------------------------------------------------
+    # --- for views and other contenders-----------------------------------------------------------
 
     def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         """Return the entries of one name, or of all, each queue in its order."""
         raise NotImplementedError
 
     def read_renewal(self, entry: Entry) -> "Renewal | None":
-        """Return when the lease of `entry`, which was read through us, was renewed; None if the engine does not know."""
+        """Return when the lease of `entry`, which was read through us, was renewed; None if the
+        engine does not know.
+        """
         raise NotImplementedError
 
     def remove(self, entry: Entry) -> None:
-        """Remove an entry of anybody, and wake the waiters behind it. Its owner may live, and notices at its next renewal."""
+        """Remove an entry of anybody, and wake the waiters behind it. Its owner may live, and
+        notices at its next renewal.
+        """
         raise NotImplementedError
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:
-        """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next renewal."""
+        """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next
+        renewal.
+        """
         raise NotImplementedError
 
     def read_once(self, name: str) -> "tuple[bytes, Any]":
@@ -168,27 +192,33 @@ class Engine:
         raise NotImplementedError
 
     def log_outcome(self, name: str, number: int, text: bytes) -> None:
-        """Keep the outcome of our hold `number` of `name`, after its release, and only the last KEPT of the name."""
+        """Keep the outcome of our hold `number` of `name`, after its release, and only the last
+        KEPT of the name.
+        """
         raise NotImplementedError
 
     def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
-        """Return [(name, text)] of the outcomes of `name` and of the names nested in it, or all. Sets `skew`."""
+        """Return [(name, text)] of the outcomes of `name` and of the names nested in it, or all.
+        Sets `skew`.
+        """
         raise NotImplementedError
 
     def examine(self) -> "list[tuple[str, str]]":
-        """Return [("ok" or "note", text)] for `solo doctor`: version, clock, promises and their limits."""
+        """Return [("ok" or "note", text)] for `solo doctor`: version, clock, promises and their
+        limits.
+        """
         raise NotImplementedError
 
 
 class Contender:
-    """One contender for one name: a state machine that reads the queue, does one step, and reads it again.
+    """One contender for one name: a state machine that reads the queue, does one step, and reads it
+    again.
 
     join                it has no entry, or the lease ran out and the entry went with it
-    wait_for_obstacles  it has obstacles: wait until one of them may have gone
-    wait_for_slots      it may run, but an earlier entry has no slots yet
-    take_slots          it may run
-    confirm             it may run: renew the lease, as an engine may list an entry whose lease is over
-    None                it may still run after the renewal: it holds the name
+    wait_for_obstacles  it has obstacles: wait until one of them may have gone wait_for_slots
+    it may run, but an earlier entry has no slots yet take_slots          it may run confirm
+    it may run: renew the lease, as an engine may list an entry whose lease is over None
+    it may still run after the renewal: it holds the name
     """
 
     def __init__(self, engine: Engine, name: str, record: EntryRecord, wait: Wait) -> None:
@@ -196,8 +226,12 @@ class Contender:
         self.name = name
         self.record = record
         self.wait = wait
-        self.due = monotonic() + engine.period  # when to renew, whether the queue changes seldom or often
-        self.settled = monotonic() + engine.timeout  # until then earlier entries get time to take their slots
+        self.due = (
+            monotonic() + engine.period
+        )  # when to renew, whether the queue changes seldom or often
+        self.settled = (
+            monotonic() + engine.timeout
+        )  # until then earlier entries get time to take their slots
         self.holds_others = bool(engine.entries)  # they are lost with the lease
         self.key: str | None = None
         self.own: Entry = None  # type: ignore[assignment]  # our entry, once `look` has found it
@@ -207,7 +241,9 @@ class Contender:
         self.is_new = self.is_renewed = self.has_changed = self.has_slots = False
 
     def acquire(self) -> Entry:
-        """Return our entry once it is held. Raises as Engine.acquire does, and then leaves the queue."""
+        """Return our entry once it is held. Raises as Engine.acquire does, and then leaves the
+        queue.
+        """
         step: Callable[[], None] | None = self.join
         try:
             while True:
@@ -235,7 +271,8 @@ class Contender:
         at = find_index(queue, self.key)
         if at is None:
             raise Gone("the place in the queue was lost")
-        self.earlier, self.own = queue[:at], queue[at]
+        self.earlier = queue[:at]
+        self.own = queue[at]
         self.obstacles = find_obstacles(self.earlier, self.own.record.claim)
         if self.obstacles:
             self.is_renewed = False
@@ -250,12 +287,16 @@ class Contender:
         self.key = self.engine.join(self.name, self.record)
         if not self.holds_others:
             self.due = monotonic() + self.engine.period
-        self.is_new, self.is_renewed, self.has_slots = True, False, False
+        self.is_new = True
+        self.is_renewed = False
+        self.has_slots = False
 
     def wait_for_obstacles(self) -> None:
         """Block until an obstacle may have gone. Raises Busy, Superseded."""
         most = self.wait.most
-        is_full = self.is_new and most is not None and count_waiters(mark_holds(self.earlier)) >= most
+        is_full = (
+            self.is_new and most is not None and count_waiters(mark_holds(self.earlier)) >= most
+        )
         if is_full or monotonic() >= self.wait.deadline:
             keys = {entry.key for entry in self.obstacles}
             raise make_busy([entry for entry in mark_holds(self.earlier) if entry.key in keys])
@@ -267,7 +308,9 @@ class Contender:
         self.wait.watch(self.wait_change, self.wait.deadline, self.describe)
 
     def wait_change(self, deadline: float) -> bool:
-        """Block until an obstacle may have gone; meanwhile renew, but do not read the whole queue again."""
+        """Block until an obstacle may have gone; meanwhile renew, but do not read the whole queue
+        again.
+        """
         # Of several holders of slots any one makes room.
         is_any = len(self.obstacles) > 1 and self.obstacles[0].record.claim.mode == SLOTS
         key = None if is_any else self.obstacles[-1].key
@@ -280,7 +323,9 @@ class Contender:
         return True
 
     def describe(self) -> "tuple[int | None, str, str]":
-        """Return (our place among the waiters or None, a text, no forecast) for the progress line."""
+        """Return (our place among the waiters or None, a text, no forecast) for the progress
+        line.
+        """
         try:
             queue = mark_holds(self.engine.read_queue(self.name))
             at = find_index(queue, self.key)
@@ -289,7 +334,11 @@ class Contender:
             self.has_changed = [one.key for one in obstacles] != [one.key for one in self.obstacles]
             if at is None:
                 return None, "the lease ran out", ""
-            return count_waiters(queue[:at]) + 1, describe_entries(obstacles) if obstacles else "free just now", ""
+            return (
+                count_waiters(queue[:at]) + 1,
+                describe_entries(obstacles) if obstacles else "free just now",
+                "",
+            )
         except (SoloError, Gone) as error:
             return None, str(error), ""
 
@@ -323,7 +372,9 @@ class Contender:
 
 
 def pause(wait: Wait, error: SoloError) -> None:
-    """Wait before the engine is asked again, with `error` as the progress. Raise it if the patience is over."""
+    """Wait before the engine is asked again, with `error` as the progress. Raise it if the patience
+    is over.
+    """
     if monotonic() >= wait.patience:
         raise error
 
@@ -335,7 +386,9 @@ def pause(wait: Wait, error: SoloError) -> None:
 
 
 def ask_until_answered(wait: Wait, ask: "Callable[..., Any]", *words: "Any") -> "Any":
-    """Call `ask` until it no longer raises Unreachable, or the patience is over. Return what it returns."""
+    """Call `ask` until it no longer raises Unreachable, or the patience is over. Return what it
+    returns.
+    """
     while True:
         try:
             return ask(*words)
@@ -361,8 +414,12 @@ def find_obstacles(earlier: "list[Entry]", claim: Claim) -> "list[Entry]":
 
 
 def find_unready(earlier: "list[Entry]") -> "list[Entry]":
-    """Return the entries without slots yet. They take slots one after another, so no slot is taken twice."""
-    return [other for other in earlier if other.record.claim.mode == SLOTS and not other.record.slot]
+    """Return the entries without slots yet. They take slots one after another, so no slot is taken
+    twice.
+    """
+    return [
+        other for other in earlier if other.record.claim.mode == SLOTS and not other.record.slot
+    ]
 
 
 def mark_holds(queue: "list[Entry]") -> "list[Entry]":
@@ -380,7 +437,9 @@ def count_waiters(entries: "list[Entry]") -> int:
 
 
 def sort_queues(entries: "Iterable[Entry]") -> "list[Entry]":
-    """Return entries of any names as Engine.list_entries does: each queue in its order, with `is_held` set."""
+    """Return entries of any names as Engine.list_entries does: each queue in its order, with
+    `is_held` set.
+    """
     queues: dict[str, list[Entry]] = {}
     for entry in entries:
         queues.setdefault(entry.name, []).append(entry)
@@ -408,7 +467,8 @@ def choose_shown(obstacles: "list[Entry]") -> "list[Entry]":
 
 
 def describe_holders(entries: "list[Entry]") -> str:
-    """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are more entries.
+    """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are
+    more entries.
 
     If the first one waits: `pid 4711 on db1 (backup.sh --full) has waited for 3h12m`.
     """
@@ -418,4 +478,8 @@ def describe_holders(entries: "list[Entry]") -> str:
         return f"held by another program ({entries[0].key}){more}"
     span = format_duration(time() - (record.since or time()))
     owner = f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
-    return f"held for {span} by {owner}{more}" if entries[0].is_held else f"{owner} has waited for {span}{more}"
+    return (
+        f"held for {span} by {owner}{more}"
+        if entries[0].is_held
+        else f"{owner} has waited for {span}{more}"
+    )

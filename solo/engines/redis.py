@@ -1,9 +1,11 @@
-"""Redis, by resp.py: the library of Redis would repeat requests by itself. Best effort, as Redis itself.
+"""Redis, by resp.py: the library of Redis would repeat requests by itself. Best effort, as Redis
+itself.
 
-The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER RECORD` per entry. An entry lives as long as its
-key `solo:{NAME}:OWNER`, which expires after the ttl; another contender writes there that the owner should end.
-`solo:{NAME}:fence` has the last number, for a week; `solo:{NAME}:once` the last period; `solo:{NAME}:log` the last
-outcomes, sorted by number. All changes are scripts, thus atomic. Renewing needs no memory, as the server may have none left.
+The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER RECORD` per entry. An entry
+lives as long as its key `solo:{NAME}:OWNER`, which expires after the ttl; another contender writes
+there that the owner should end. `solo:{NAME}:fence` has the last number, for a week;
+`solo:{NAME}:once` the last period; `solo:{NAME}:log` the last outcomes, sorted by number. All
+changes are scripts, thus atomic. Renewing needs no memory, as the server may have none left.
 """
 
 import posix
@@ -33,8 +35,9 @@ SINGLE = (
 )
 PAGE = 1000  # keys that one SCAN looks at
 
-# KEYS: the queue, our key, the fence. ARGV: owner, ttl, record. A number is the server's time in microseconds, or one
-# more than the last number: so a server that forgot it, or was restored from a backup, does not repeat it.
+# KEYS: the queue, our key, the fence. ARGV: owner, ttl, record. A number is the server's time in
+# microseconds, or one more than the last number: so a server that forgot it, or was restored from a
+# backup, does not repeat it.
 JOIN = """
 if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     local now = redis.call('time')
@@ -49,8 +52,8 @@ if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1])
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
 end
 """
-# KEYS: a queue and our key, for each name. ARGV: owner, ttl. Returns the contender that asks us to end, "" for none, or
-# false if we lost an entry.
+# KEYS: a queue and our key, for each name. ARGV: owner, ttl. Returns the contender that asks us to
+# end, "" for none, or false if we lost an entry.
 RENEW = """
 local asker = ''
 for at = 1, #KEYS, 2 do
@@ -66,7 +69,8 @@ for at = 1, #KEYS, 2 do
     redis.call('del', KEYS[at + 1])
 end
 """
-# KEYS: queues. ARGV: one owner, or nothing for all. Returns {queue, owner, value} of live entries, removes dead ones.
+# KEYS: queues. ARGV: one owner, or nothing for all. Returns {queue, owner, value} of live entries,
+# removes dead ones.
 READ = """
 local found = {}
 for _, queue in ipairs(KEYS) do
@@ -92,7 +96,8 @@ return 1
 """
 # KEYS: an owner's key. ARGV: the asker. APPEND keeps the key's ttl, which SET would remove.
 ASK = "if redis.call('get', KEYS[1]) == '' then redis.call('append', KEYS[1], ARGV[1]) end"
-# KEYS: the period's. ARGV: the text as read, the text to write, "" for none. Returns 0 if it was changed meanwhile.
+# KEYS: the period's. ARGV: the text as read, the text to write, "" for none. Returns 0 if it was
+# changed meanwhile.
 ONCE = """
 local now = redis.call('get', KEYS[1]) or ''
 if now ~= ARGV[1] and now ~= ARGV[2] then return 0 end
@@ -107,13 +112,18 @@ redis.call('zremrangebyrank', KEYS[1], 0, ARGV[3])
 
 
 class Redis(Engine):
-    caveat = "Redis is best effort: after a restart, a failover or a step of its clock two may run; SOLO_TOKEN tells them apart"
+    caveat = (
+        "Redis is best effort: after a restart, a failover or a step of its clock two may "
+        "run; SOLO_TOKEN tells them apart"
+    )
 
     def __init__(self, target, ttl: float, timeout: float):
         if len(target.hosts) > 1:
             raise UsageError(f"--via {target.shown}: Redis is one host{SINGLE}")
         if not (target.path or "0").isdecimal():
-            raise UsageError(f"--via {target.shown}: Redis selects a database by number (like redis://host/0)")
+            raise UsageError(
+                f"--via {target.shown}: Redis selects a database by number (like redis://host/0)"
+            )
         self.target = target
         self.where = target.shown
         self.milliseconds = max(1, round(ttl * 1000))
@@ -155,7 +165,8 @@ class Redis(Engine):
                 if not self.is_open or isinstance(error, network.TIMEOUTS):
                     raise
                 self.is_open = False
-                # The server may have restarted, or be another one by now. Each request may be repeated.
+                # The server may have restarted, or be another one by now. Each request may be
+                # repeated.
                 answer = self.connection.call(*words)
             self.is_open = True
             return answer
@@ -163,7 +174,9 @@ class Redis(Engine):
             if str(error).startswith(CLUSTER):
                 raise SoloError(f"{self.where}: is a cluster{SINGLE}") from None
             is_unnamed = str(error).startswith("NOAUTH") and not self.target.has_password
-            raise SoloError(f"{self.where}: {'it requires a password' if is_unnamed else tidy(error)}") from None
+            raise SoloError(
+                f"{self.where}: {'it requires a password' if is_unnamed else tidy(error)}"
+            ) from None
         except (OSError, ValueError) as error:
             distrust = self.connection.tls and network.find_distrust(self.target, error)
             raise distrust or Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
@@ -183,7 +196,9 @@ class Redis(Engine):
                 self.run(LEAVE, self.make_pairs(self.joined), self.owner)
         finally:
             # A late LEAVE must not remove our next entries: they get a new owner.
-            self.owner, self.joined, self.entries = make_owner(), [], {}
+            self.owner = make_owner()
+            self.joined = []
+            self.entries = {}
 
     def close(self):
         self.connection.close()
@@ -228,7 +243,9 @@ class Redis(Engine):
         found = {}
         for keys in self.scan(make_key("*")):
             # By key, as SCAN may return one twice.
-            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))
+            found.update(
+                (entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew)
+            )
         return sort_queues(found.values())
 
     def scan(self, pattern: bytes):
@@ -242,7 +259,9 @@ class Redis(Engine):
         return make_renewal(self.call("PTTL", encode(entry.key)) / 1000, entry.record.ttl)
 
     def remove(self, entry):
-        self.run(LEAVE, [make_key(entry.name), encode(entry.key)], encode(entry.key).rpartition(b":")[2])
+        self.run(
+            LEAVE, [make_key(entry.name), encode(entry.key)], encode(entry.key).rpartition(b":")[2]
+        )
 
     def ask_to_end(self, entry, asker: str):
         self.run(ASK, [encode(entry.key)], encode(asker))
@@ -260,9 +279,15 @@ class Redis(Engine):
     def read_outcomes(self, name=None) -> list:
         from solo.history.names import is_within
 
-        names = {find_name(key, b"log") for keys in self.scan(make_key("*", b"log")) for key in keys}
+        names = {
+            find_name(key, b"log") for keys in self.scan(make_key("*", b"log")) for key in keys
+        }
         wanted = [one for one in sorted(names) if name is None or is_within(one, [name])]
-        return [(one, text) for one in wanted for text in self.call("ZRANGE", make_key(one, b"log"), 0, -1)]
+        return [
+            (one, text)
+            for one in wanted
+            for text in self.call("ZRANGE", make_key(one, b"log"), 0, -1)
+        ]
 
     def examine(self) -> list:
         return [
@@ -298,7 +323,9 @@ def make_owner() -> bytes:
 
 
 def make_key(name: str, suffix: bytes = b"") -> bytes:
-    """Return the key of a queue, or one beside it. Two names have none in common, as a suffix has no brace in it."""
+    """Return the key of a queue, or one beside it. Two names have none in common, as a suffix has
+    no brace in it.
+    """
     return b"solo:{%b}" % encode(name) + (b":" + suffix if suffix else b"")
 
 
@@ -314,10 +341,14 @@ def make_entries(found: list, skew: float = 0.0) -> list:
         number, _, record = value.partition(b" ")
         name = find_name(queue)
         number = int(number) if number.isdigit() else 0
-        entries.append(Entry(name, decode(queue + b":" + owner), number, parse_entry_record(record, skew)))
+        entries.append(
+            Entry(name, decode(queue + b":" + owner), number, parse_entry_record(record, skew))
+        )
     return sorted(entries, key=lambda entry: entry.number)
 
 
 def tidy(error: Exception) -> str:
-    """Return the text of an error in one line, without the script's checksum and the code that says nothing."""
+    """Return the text of an error in one line, without the script's checksum and the code that says
+    nothing.
+    """
     return " ".join(network.describe(error).partition(" script: ")[0].split()).removeprefix("ERR ")

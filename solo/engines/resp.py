@@ -1,4 +1,5 @@
-"""A small client of Redis: its protocol RESP2 on one connection, where each call ends by a deadline.
+"""A small client of Redis: its protocol RESP2 on one connection, where each call ends by a
+deadline.
 
 The Python library of Redis takes 120 ms to load, and repeats what a lease has no time for.
 """
@@ -12,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Codes of errors that may pass: the server starts, is full or busy, or another one has become the primary.
+# Codes of errors that may pass: the server starts, is full or busy, or another one has become the
+# primary.
 PASSING = "LOADING BUSY OOM MISCONF NOREPLICAS READONLY MASTERDOWN".split()
 FULL = "ERR max number of clients"
 FOREIGN = "the answer is not one of Redis"
@@ -21,15 +23,21 @@ MOST, DEEPEST = 1 << 20, 8  # items of an array, and arrays in each other
 
 
 class Refused(Exception):
-    """The server answered with an error. The text is its text, which begins with a code such as NOAUTH."""
+    """The server answered with an error. The text is its text, which begins with a code such as
+    NOAUTH.
+    """
 
 
 class Passing(OSError):
-    """The server answered with an error that may pass. The next call connects anew, maybe to another server."""
+    """The server answered with an error that may pass. The next call connects anew, maybe to
+    another server.
+    """
 
 
 class Connection:
-    """A connection to a Target, opened by the first call. `timeout` limits one call; `tls` is an SSL context or None."""
+    """A connection to a Target, opened by the first call. `timeout` limits one call; `tls` is an
+    SSL context or None.
+    """
 
     def __init__(self, target: "Any", tls: "Any", timeout: float) -> None:
         [(self.host, self.port)] = target.hosts
@@ -41,7 +49,9 @@ class Connection:
         self.sock: network.Timed | None = None
 
     def call(self, *words: object) -> "Any":
-        """Return bytes, a number, None, or a list of answers. Raises Refused; OSError, ValueError: the connection is closed."""
+        """Return bytes, a number, None, or a list of answers. Raises Refused; OSError, ValueError:
+        the connection is closed.
+        """
         deadline = monotonic() + self.timeout
         try:
             if self.sock is None:
@@ -61,7 +71,9 @@ class Connection:
     def open(self, deadline: float) -> float:
         """Connect and log in. Return the deadline, as of Password.find."""
         password, deadline = self.password.find(deadline)
-        self.sock = sock = network.Timed(network.connect(self.host, self.port, deadline, self.tls), deadline)
+        self.sock = sock = network.Timed(
+            network.connect(self.host, self.port, deadline, self.tls), deadline
+        )
         try:
             if self.user or password is not None:
                 self.ask(sock, ["AUTH", *([self.user] if self.user else []), password or ""])
@@ -73,7 +85,9 @@ class Connection:
         return deadline
 
     def dial_again(self) -> None:
-        """Have the next call connect anew, and look the name up meanwhile: the address that we keep can still be reached."""
+        """Have the next call connect anew, and look the name up meanwhile: the address that we keep
+        can still be reached.
+        """
         self.close()
         network.look_up_again(self.host, self.port)
 
@@ -104,12 +118,16 @@ class Connection:
         if kind == b"$" and number <= LARGEST:
             return read_bulk(sock, number) if number >= 0 else None
         if kind == b"*" and number <= MOST and depth < DEEPEST:
-            return [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
+            return (
+                [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
+            )
         raise ValueError(FOREIGN)
 
 
 def is_passing(text: str) -> bool:
-    """Return whether an error may pass. Redis before 7 says the code of an error in a script after its place there."""
+    """Return whether an error may pass. Redis before 7 says the code of an error in a script after
+    its place there.
+    """
     return text.startswith((*PASSING, FULL)) or any(f": -{code} " in text for code in PASSING)
 
 

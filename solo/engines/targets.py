@@ -1,7 +1,8 @@
-"""The value of --via: an engine's URL, or a target of the configuration file, which may have secrets.
+"""The value of --via: an engine's URL, or a target of the configuration file, which may have
+secrets.
 
-A password is never taken from the command line or the environment, which others can read, and is never shown.
-Exception: the keys of AWS, which its own tools take from the environment.
+A password is never taken from the command line or the environment, which others can read, and is
+never shown. Exception: the keys of AWS, which its own tools take from the environment.
 """
 
 import posix
@@ -36,9 +37,10 @@ WAYS = {  # to what solo does not speak, by a part of the scheme
 
 
 class Kind(NamedTuple):
-    """One of the engines: the class `engine` in `module`. `schemes` are those of its URLs, `settings` those in a URL's
-    query, None for any; `needs` is what must be installed for it, `package` Debian's with that, `library` the Python
-    library that is it or brings it, `requirement` the same for pip, as in pyproject.toml.
+    """One of the engines: the class `engine` in `module`. `schemes` are those of its URLs,
+    `settings` those in a URL's query, None for any; `needs` is what must be installed for it,
+    `package` Debian's with that, `library` the Python library that is it or brings it,
+    `requirement` the same for pip, as in pyproject.toml.
     """
 
     schemes: "tuple[str, ...]"
@@ -67,10 +69,14 @@ ENGINES = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
 def open_engine(where: str, terms: "Terms") -> "Engine":
-    """Return the Engine of --via `where`, not yet connected, for a lease of these Terms. Raises SoloError, UsageError."""
+    """Return the Engine of --via `where`, not yet connected, for a lease of these Terms. Raises
+    SoloError, UsageError.
+    """
     target = find_target(where)
     kind = ENGINES[target.scheme]
-    unknown = [key for key in target.settings if kind.settings is not None and key not in kind.settings]
+    unknown = [
+        key for key in target.settings if kind.settings is not None and key not in kind.settings
+    ]
     if unknown:
         known = f"there are {', '.join((*(kind.settings or ()), FILE))}"
         raise UsageError(f"--via {target.shown}: {unknown[0]}: no such setting ({known})")
@@ -87,7 +93,9 @@ def open_engine(where: str, terms: "Terms") -> "Engine":
 
 
 def import_engine(kind: Kind) -> "Callable[[Target, float, float], Engine]":
-    module: Any = __import__(f"solo.engines.{kind.module}", fromlist=[kind.engine])  # importlib imports warnings
+    module: Any = __import__(
+        f"solo.engines.{kind.module}", fromlist=[kind.engine]
+    )  # importlib imports warnings
     return getattr(module, kind.engine)  # type: ignore[no-any-return]
 
 
@@ -97,7 +105,9 @@ def find_target(where: str) -> Target:
         target = parse_url(where)
         if has_secret(target):
             remedy = f"put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION}"
-            raise UsageError(f"--via {target.shown}: other users could read the password ({remedy})")
+            raise UsageError(
+                f"--via {target.shown}: other users could read the password ({remedy})"
+            )
         return target
     known: dict[str, Target] = {}
     home = find_home(posix.geteuid())
@@ -105,9 +115,15 @@ def find_target(where: str) -> Target:
     for path in files:
         known.update(read_configuration(path))
     if where not in known:
-        unreadable = [path for path in files if posix.access(path, posix.F_OK) and not posix.access(path, posix.R_OK)]
+        unreadable = [
+            path
+            for path in files
+            if posix.access(path, posix.F_OK) and not posix.access(path, posix.R_OK)
+        ]
         where_to = " or ".join(files) + "".join(f" ({path} is not readable)" for path in unreadable)
-        raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}")
+        raise UsageError(
+            f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}"
+        )
     return known[where]
 
 
@@ -123,7 +139,10 @@ def parse_url(url: str) -> Target:
         netloc, slash, path = rest.partition("/")
         path = shown_path = slash + path
         if scheme not in ENGINES:
-            way = next((way for part, way in WAYS.items() if part in scheme), f"there are {', '.join(ENGINES)}")
+            way = next(
+                (way for part, way in WAYS.items() if part in scheme),
+                f"there are {', '.join(ENGINES)}",
+            )
             raise UsageError(f"--via {scheme}://: no such engine ({way})")
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
@@ -142,17 +161,25 @@ def parse_url(url: str) -> Target:
     except UsageError:
         raise
     except ValueError:
-        raise UsageError("--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
-    shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{shown_path}{'?' * bool(query)}{hide_secrets(query)}"
+        raise UsageError(
+            "--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)"
+        ) from None
+    login, question = "@" * bool(user), "?" * bool(query)
+    shown = f"{scheme}://{user}{login}{hosts}{shown_path}{question}{hide_secrets(query)}"
     secrets = unquote(user) if at else None, unquote(password) if colon else None
     file = settings.pop(FILE, None)
-    return Target(scheme, addresses, unquote(path).strip("/"), settings, shown, *secrets, password_file=file)
+    return Target(
+        scheme, addresses, unquote(path).strip("/"), settings, shown, *secrets, password_file=file
+    )
 
 
 def hide_secrets(query: str) -> str:
     """Return a query without the values that PostgreSQL takes as passwords."""
     keys = [part.partition("=")[0] for part in query.split("&")]
-    return "&".join(f"{key}=..." if is_secret(unquote(key)) else part for key, part in zip(keys, query.split("&")))
+    return "&".join(
+        f"{key}=..." if is_secret(unquote(key)) else part
+        for key, part in zip(keys, query.split("&"))
+    )
 
 
 def is_secret(key: str) -> bool:
@@ -160,7 +187,11 @@ def is_secret(key: str) -> bool:
 
 
 def is_scheme(text: str) -> bool:
-    return text[:1].isalpha() and text.isascii() and text.translate(dict.fromkeys(map(ord, "+.-"))).isalnum()
+    return (
+        text[:1].isalpha()
+        and text.isascii()
+        and text.translate(dict.fromkeys(map(ord, "+.-"))).isalnum()
+    )
 
 
 def read_configuration(path: str) -> "dict[str, Target]":
@@ -199,7 +230,11 @@ def load_toml(data: str) -> "Any":
 def make_target(path: str, name: str, table: "Any") -> Target:
     """Return the Target of one table [via.NAME]. Raises SoloError."""
     where = f"{path}: [via.{name}]"
-    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()) or "url" not in table:
+    if (
+        not isinstance(table, dict)
+        or not all(isinstance(value, str) for value in table.values())
+        or "url" not in table
+    ):
         raise SoloError(f"{where}: not a table of strings with a url")
     for key in table:
         if key not in KEYS:

@@ -1,1 +1,3 @@
-"""Generated files: the program of an installation and its loader, completions, tables of the manual."""
+"""Generated files: the program of an installation and its loader, completions, tables of the
+manual.
+"""

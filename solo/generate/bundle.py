@@ -1,14 +1,15 @@
-"""Make the program of an installation: every module of solo, compiled, in one file; and the script that opens it.
+"""Make the program of an installation: every module of solo, compiled, in one file; and the script
+that opens it.
 
     python -m solo.generate.bundle program SOURCE OUTPUT
     python -m solo.generate.bundle script PYTHON STUB SITE... PROGRAM
 
-`STUB` is the path of the stub in front of the script, or empty. `SOURCE` is the directory of solo's modules when it is
-installed: tracebacks name the files there. The script is printed. If the program is missing, or made by another Python
-or from another source, the script imports solo from a SITE.
+`STUB` is the path of the stub in front of the script, or empty. `SOURCE` is the directory of solo's
+modules when it is installed: tracebacks name the files there. The script is printed. If the program
+is missing, or made by another Python or from another source, the script imports solo from a SITE.
 
-The program begins with HEAD bytes: the magic number of Python's bytecode, the tag of the source, and the size of what
-every run needs, which follows. Then come the modules that some runs need.
+The program begins with HEAD bytes: the magic number of Python's bytecode, the tag of the source,
+and the size of what every run needs, which follows. Then come the modules that some runs need.
 """
 
 import ast
@@ -25,7 +26,9 @@ LOADER = "solo.generate.loader"
 TAG_SIZE = 8
 HEAD = len(MAGIC_NUMBER) + TAG_SIZE + 4
 
-THRESHOLD = 100_000  # of the garbage collector: a start makes many objects, and none of them is garbage
+THRESHOLD = (
+    100_000  # of the garbage collector: a start makes many objects, and none of them is garbage
+)
 
 FROM_STUB = "sys._xoptions['solo_ignored'] = sys.argv.pop(1)\nsys.argv[0] = {stub!r}\n"
 # Kept short: Python compiles a script anew at each start.
@@ -49,7 +52,9 @@ try:
     from solo.main import main
     main()
 except Exception as error:
-    if str(error): last_words = f"solo: cannot continue: {{error}}\\n".encode("ascii", "backslashreplace")
+    if str(error):
+        text = f"solo: cannot continue: {{error}}\\n"
+        last_words = text.encode("ascii", "backslashreplace")
 finally:
     try: posix.write(2, last_words)
     finally: posix._exit(125)
@@ -66,13 +71,18 @@ def list_modules() -> "dict[str, Path]":
 
 
 def list_hot(modules: "dict[str, Path]") -> "list[str]":
-    """Return what every run executes: FIRST and all that it imports at its top, each module after those it imports."""
+    """Return what every run executes: FIRST and all that it imports at its top, each module after
+    those it imports.
+    """
     ordered: list[str] = []
 
     def add(name: str) -> None:
         for node in ast.parse(modules[name].read_bytes()).body:
             if isinstance(node, ast.ImportFrom) and node.module:
-                for found in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                for found in (
+                    node.module,
+                    *(f"{node.module}.{alias.name}" for alias in node.names),
+                ):
                     if found in modules and found not in ordered:
                         add(found)
         ordered.append(name)
@@ -87,7 +97,9 @@ def make_tag(modules: "dict[str, Path]") -> bytes:
 
 
 def make_program(source: str) -> bytes:
-    """Return the program, for solo's modules in the directory `source`; without docstrings, which no run shows."""
+    """Return the program, for solo's modules in the directory `source`; without docstrings, which
+    no run shows.
+    """
     modules = list_modules()
     places = {name: f"{source}/{path.relative_to(ROOT)}" for name, path in modules.items()}
     codes = {
@@ -100,15 +112,25 @@ def make_program(source: str) -> bytes:
         data = marshal.dumps(codes[name])
         index[name] = len(later), len(data), places[name]
         later += data
-    first = marshal.dumps((codes[LOADER], index, [(name, places[name], codes[name]) for name in hot]))
+    first = marshal.dumps(
+        (codes[LOADER], index, [(name, places[name], codes[name]) for name in hot])
+    )
     return MAGIC_NUMBER + make_tag(modules) + len(first).to_bytes(4, "little") + first + later
 
 
 def make_script(python: str, sites: "list[str]", program: str, stub: str = "") -> str:
-    """Return the script. Behind a `stub` (packaging/stub.c) its first word is a mask of ignored signals."""
+    """Return the script. Behind a `stub` (packaging/stub.c) its first word is a mask of ignored
+    signals.
+    """
     inherited, tag = FROM_STUB.format(stub=stub) if stub else "", make_tag(list_modules())
     return SCRIPT.format(
-        python=python, sites=sites, program=program, inherited=inherited, threshold=THRESHOLD, head=HEAD, tag=tag
+        python=python,
+        sites=sites,
+        program=program,
+        inherited=inherited,
+        threshold=THRESHOLD,
+        head=HEAD,
+        tag=tag,
     )
 
 

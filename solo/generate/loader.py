@@ -1,6 +1,8 @@
-"""Import solo from the one file that bundle.py makes. The file stays open: a run meets no version of solo but its own.
+"""Import solo from the one file that bundle.py makes. The file stays open: a run meets no version
+of solo but its own.
 
-The script of an installation executes this module before any other of solo, so it imports only what costs nothing.
+The script of an installation executes this module before any other of solo, so it imports only what
+costs nothing.
 """
 
 import marshal
@@ -15,15 +17,20 @@ if TYPE_CHECKING:
 
 
 class Loader:
-    """Imports the modules of `index`, {name: (place, size, path of its source)}, from the file open as `fd`.
+    """Imports the modules of `index`, {name: (place, size, path of its source)}, from the file open
+    as `fd`.
 
     A place counts from `base`, in bytes.
     """
 
     def __init__(self, fd: int, base: int, index: "dict[str, tuple[int, int, str]]") -> None:
-        self.fd, self.base, self.index = fd, base, index
+        self.fd = fd
+        self.base = base
+        self.index = index
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> "ModuleSpec | None":
         if name not in self.index:
             return None
         source = self.index[name][2]
@@ -45,8 +52,15 @@ class Loader:
         return code
 
 
-def start(fd: int, base: int, index: "dict[str, tuple[int, int, str]]", hot: "list[tuple[str, str, CodeType]]") -> None:
-    """Execute the modules `hot`, (name, path of its source, code), which every run needs; import the others later."""
+def start(
+    fd: int,
+    base: int,
+    index: "dict[str, tuple[int, int, str]]",
+    hot: "list[tuple[str, str, CodeType]]",
+) -> None:
+    """Execute the modules `hot`, (name, path of its source, code), which every run needs; import
+    the others later.
+    """
     if fd <= 2:  # the caller closed a standard descriptor, which the command must not get from us
         low, fd = fd, fcntl(fd, F_DUPFD_CLOEXEC, 3)
         posix.close(low)

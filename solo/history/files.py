@@ -14,7 +14,9 @@ ATTEMPTS = 10  # to read both files with no rotation in between
 
 
 def read_both(place: Directory, size: int | None = None) -> tuple[bytes, bytes]:
-    """Return (PAST, JOURNAL), or their last `size` bytes, read with no rotation in between. Raises OSError."""
+    """Return (PAST, JOURNAL), or their last `size` bytes, read with no rotation in between. Raises
+    OSError.
+    """
     for _ in range(ATTEMPTS):
         now, number = read_journal(place, JOURNAL, size)
         left = size and size - len(now)
@@ -25,7 +27,9 @@ def read_both(place: Directory, size: int | None = None) -> tuple[bytes, bytes]:
 
 
 def read_journal(place: Directory, file: str, size: int | None = None) -> tuple[bytes, int | None]:
-    """Return (the last `size` bytes, or READ_LIMIT, of a file; its inode), (b"", None) without it. Raises OSError."""
+    """Return (the last `size` bytes, or READ_LIMIT, of a file; its inode), (b"", None) without it.
+    Raises OSError.
+    """
     try:
         fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=place.fd)
     except FileNotFoundError:

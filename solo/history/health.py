@@ -1,4 +1,5 @@
-"""How is a job? The one judge of that, pure: from the tail of a name's journal, and from what is held now.
+"""How is a job? The one judge of that, pure: from the tail of a name's journal, and from what is
+held now.
 
 All states that are true of a name are kept; shown is the first of this table.
 
@@ -14,18 +15,27 @@ All states that are true of a name are kept; shown is the first of this table.
 | new | fewer than 5 starts |
 | ok | none of these |
 
-A start is a run or a skip, at the time when its contender came. Skips by --once-per and --latest are starts of a line
-that is well. A command line is what runs with the same words; those with fewer than 5 starts are one line if they
-differ in digits only, as a date does. `solo hold` runs nothing: its holds only skip others.
+A start is a run or a skip, at the time when its contender came. Skips by --once-per and --latest
+are starts of a line that is well. A command line is what runs with the same words; those with fewer
+than 5 starts are one line if they differ in digits only, as a date does. `solo hold` runs nothing:
+its holds only skip others.
 
-- starving: a line still starts if its last start is no longer ago than 1.25 x the longest of its last 20 distances.
-- outgrown: skips by a run that ran long are left out. They are the fault of that run, not of its schedule.
-- late: needs two weeks of starts, of which four in five have one at this time a week before, within a slack that the
-  distances choose. It must also be longer ago than before that start of last week: a job that was moved is late once.
-  A job that starts every second day or less often is late after 1.25 x the longest of its last 20 distances, and on a
-  machine that sleeps at times, so that its nights differ, each job after 1.25 x the longest of all; so is one that
-  starts so often that its journal has less than two weeks of starts, by the figures of the days before.
-- late: a start that was due before the machine came up is `missed` instead: a machine that was off is one event. A
+- starving: a line still starts if its last start is no longer ago than 1.25 x the longest of its
+  last 20 distances.
+- outgrown: skips by a run that ran long are left out. They are the fault of that run, not of its
+  schedule.
+- late: needs two weeks of starts, of which four in five have one at this time a week before, within
+  a slack that the
+  distances choose. It must also be longer ago than before that start of last week: a job that was
+  moved is late once.
+  A job that starts every second day or less often is late after 1.25 x the longest of its last 20
+  distances, and on a
+  machine that sleeps at times, so that its nights differ, each job after 1.25 x the longest of all;
+  so is one that
+  starts so often that its journal has less than two weeks of starts, by the figures of the days
+  before.
+- late: a start that was due before the machine came up is `missed` instead: a machine that was off
+  is one event. A
   line is not late once a line of other words has begun since: somebody changed the words.
 """
 
@@ -38,7 +48,15 @@ from time import localtime, mktime
 from typing import NamedTuple
 
 from solo.history.reader import Day, Run
-from solo.history.usual import DIGITS, FEWEST, STARVED_AFTER, Usual, choose_usual, find_median, is_busy_skip
+from solo.history.usual import (
+    DIGITS,
+    FEWEST,
+    STARVED_AFTER,
+    Usual,
+    choose_usual,
+    find_median,
+    is_busy_skip,
+)
 from solo.journal_files import ENDED, SKIPPED, STARTED, UNNOTIFIED
 
 STATES = LOST, FAILING, STARVING, OUTGROWN, LATE, LONG, RUNNING, NEW, OK = (
@@ -57,7 +75,9 @@ ENOUGH = 0.8  # of the starts of a week, for a regular job
 
 
 class Held(NamedTuple):
-    """A hold of the name. `pids` are those of its launcher and its command, `words` those of the command, quoted."""
+    """A hold of the name. `pids` are those of its launcher and its command, `words` those of the
+    command, quoted.
+    """
 
     since: float
     words: bytes
@@ -65,7 +85,8 @@ class Held(NamedTuple):
 
 
 class Line:
-    """A command line: its `runs` and skips in order of arrival, `times` of arrival, `usual` run or None.
+    """A command line: its `runs` and skips in order of arrival, `times` of arrival, `usual` run or
+    None.
 
     `starts` are the runs and skips that count for it: not those by --once-per and --latest.
     """
@@ -73,18 +94,26 @@ class Line:
     def __init__(self, runs: list[Run]) -> None:
         self.runs = sorted(runs, key=lambda run: run.arrival)
         self.times = [run.arrival for run in self.runs]
-        self.starts = [run for run in self.runs if run.event != SKIPPED or is_busy_skip(run.code, run.why or "")]
+        self.starts = [
+            run
+            for run in self.runs
+            if run.event != SKIPPED or is_busy_skip(run.code, run.why or "")
+        ]
 
     def find_successes(self, before: float = float("inf")) -> list[tuple[float, bytes]]:
         """Return what choose_usual needs of the runs that succeeded before that time."""
-        ended = sorted([run for run in self.runs if run.is_success and run.time < before], key=lambda run: run.time)
+        ended = sorted(
+            [run for run in self.runs if run.is_success and run.time < before],
+            key=lambda run: run.time,
+        )
         return [(run.ran, run.words) for run in ended]
 
 
 class Health(NamedTuple):
     """The states of a job. `line` is the command line that `state` is about, or all of them.
 
-    `due` is when a start should have come, of a late job. `missed` is the same of a start for which the machine was off.
+    `due` is when a start should have come, of a late job. `missed` is the same of a start for which
+    the machine was off.
     """
 
     states: list[str]
@@ -122,7 +151,9 @@ class Clock(NamedTuple):
 
 
 def judge(runs: list[Run], held: list[Held], clock: Clock, days: Sequence[Day] = ()) -> Health:
-    """Return the Health of a name, from the Runs of its History, its holds, and the days before these runs."""
+    """Return the Health of a name, from the Runs of its History, its holds, and the days before
+    these runs.
+    """
     now = clock.now
     whole = Line([run for run in runs if run.event != UNNOTIFIED and not run.is_kept])
     begun = sorted([run for run in runs if run.start is not None], key=lambda run: run.start)
@@ -147,7 +178,9 @@ def judge(runs: list[Run], held: list[Held], clock: Clock, days: Sequence[Day] =
     if due:
         found[LATE] = due[1]
     for hold in held:
-        line = next((one for one in lines if any(run.words == hold.words for run in one.runs)), whole)
+        line = next(
+            (one for one in lines if any(run.words == hold.words for run in one.runs)), whole
+        )
         usual = choose_usual(successes, hold.words)
         if usual is not None and now - hold.since > usual.long_after:
             found.setdefault(LONG, line)
@@ -168,7 +201,9 @@ def group(runs: list[Run]) -> list[Line]:
         exact.setdefault(run.words, []).append(run)
     alike: dict[bytes, list[Run]] = {}
     for words, mine in exact.items():
-        alike.setdefault(words if len(mine) >= FEWEST else words.translate(None, DIGITS), []).extend(mine)
+        alike.setdefault(
+            words if len(mine) >= FEWEST else words.translate(None, DIGITS), []
+        ).extend(mine)
     return [Line(mine) for mine in alike.values() if len(mine) >= FEWEST]
 
 
@@ -182,11 +217,14 @@ def is_living(run: Run, living: set[tuple[int, int]]) -> bool:
     return run.event == STARTED and (run.launcher, run.child) in living
 
 
-# --- skips ---------------------------------------------------------------------------------------------------------
+# --- skips----------------------------------------------------------------------------------------
 
 
-def find_causes(line: Line, begun: list[Run], living: set[tuple[int, int]]) -> dict[int, Run | None]:
-    """Return {position of a skip among the last starts: the run that held the name, its own one if there is, or None}.
+def find_causes(
+    line: Line, begun: list[Run], living: set[tuple[int, int]]
+) -> dict[int, Run | None]:
+    """Return {position of a skip among the last starts: the run that held the name, its own one if
+    there is, or None}.
 
     `begun` are all runs of the name, in order of start.
     """
@@ -218,14 +256,18 @@ def is_starving(line: Line, causes: dict[int, Run | None], now: float) -> bool:
 
 
 def is_current(line: Line, now: float) -> bool:
-    """Return whether a line still starts: its last start is no longer ago than its starts ever were apart."""
+    """Return whether a line still starts: its last start is no longer ago than its starts ever were
+    apart.
+    """
     return now - line.times[-1] <= BEYOND * max(find_distances(line.times)) + LEAST_SLACK
 
 
 def is_outgrown(line: Line, causes: dict[int, Run | None], now: float) -> bool:
     own = set(map(id, line.runs))
     by_own = [run for run in causes.values() if run is not None and id(run) in own]
-    skips = sum(not has_run_long(line, run, now) for run in by_own) if len(by_own) >= LEAST_SKIPS else 0
+    skips = (
+        sum(not has_run_long(line, run, now) for run in by_own) if len(by_own) >= LEAST_SKIPS else 0
+    )
     return skips >= LEAST_SKIPS and 3 * skips >= len(line.starts[-LAST:]) and is_current(line, now)
 
 
@@ -235,11 +277,15 @@ def has_run_long(line: Line, run: Run, now: float) -> bool:
     return usual is not None and span > usual.long_after
 
 
-# --- starts that did not come --------------------------------------------------------------------------------------
+# --- starts that did not come---------------------------------------------------------------------
 
 
-def find_due(whole: Line, lines: list[Line], clock: Clock, days: Sequence[Day]) -> tuple[float, Line] | None:
-    """Return (when a start was due, its line) of a command line, or of the name, that is late; None of none."""
+def find_due(
+    whole: Line, lines: list[Line], clock: Clock, days: Sequence[Day]
+) -> tuple[float, Line] | None:
+    """Return (when a start was due, its line) of a command line, or of the name, that is late; None
+    of none.
+    """
     begun: dict[bytes, float] = {}
     for run, time in zip(whole.runs, whole.times):
         begun.setdefault(run.words.translate(None, DIGITS), time)
@@ -253,9 +299,11 @@ def find_due(whole: Line, lines: list[Line], clock: Clock, days: Sequence[Day]) 
 
 
 def find_late(times: list[float], clock: Clock, days: Sequence[Day] = ()) -> float | None:
-    """Return when a start was due after the last of `times`, sorted, that has not come; None if none was.
+    """Return when a start was due after the last of `times`, sorted, that has not come; None if
+    none was.
 
-    One that was due before the machine came up does not count. `days` are the figures of the starts before.
+    One that was due before the machine came up does not count. `days` are the figures of the starts
+    before.
     """
     if len(times) < FEWEST:
         return None
@@ -274,7 +322,9 @@ def find_late(times: list[float], clock: Clock, days: Sequence[Day] = ()) -> flo
     slack = learn_slack(times, usual) if last - times[0] >= 2 * WEEK else None
     if slack is None:
         return None
-    at, before = [find_start(times, max(last, clock.up_since), now, weeks, slack) for weeks in (1, 2)]
+    at, before = [
+        find_start(times, max(last, clock.up_since), now, weeks, slack) for weeks in (1, 2)
+    ]
     if at is None or before is None or now - last <= times[at] - times[at - 1] + slack:
         return None
     return shift_weeks(times[at], 1)
@@ -286,14 +336,20 @@ def find_distances(times: list[float]) -> list[float]:
     return list(map(sub, last[1:], last))
 
 
-def find_start(times: list[float], since: float, now: float, weeks: int, slack: float) -> int | None:
-    """Return the position of the first start between `since` and `now`, both so many weeks ago; None if none came."""
+def find_start(
+    times: list[float], since: float, now: float, weeks: int, slack: float
+) -> int | None:
+    """Return the position of the first start between `since` and `now`, both so many weeks ago;
+    None if none came.
+    """
     at = bisect_right(times, shift_weeks(since, -weeks) + slack)
     return at if at < len(times) and times[at] <= shift_weeks(now, -weeks) - slack else None
 
 
 def learn_slack(times: list[float], usual: float) -> float | None:
-    """Return by how many seconds a start may differ from that of a week before; None if the starts are not regular."""
+    """Return by how many seconds a start may differ from that of a week before; None if the starts
+    are not regular.
+    """
     half = usual / 2
     recent = times[bisect_right(times, times[-1] - WEEK) :]
     recent = recent[:: 1 + len(recent) // SAMPLE]

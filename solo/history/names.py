@@ -15,8 +15,11 @@ class ForeignName(SoloError):
     """Another user made the name, in a directory of all users. Runs of this user refuse it."""
 
 
-def find_files(base: Directory, wanted: Sequence[str] = ()) -> Iterator[tuple[str, Directory | SoloError, list[str]]]:
-    """Yield (name, its Directory or why it is refused, its entries), in order, of `wanted` and nested names, or of all.
+def find_files(
+    base: Directory, wanted: Sequence[str] = ()
+) -> Iterator[tuple[str, Directory | SoloError, list[str]]]:
+    """Yield (name, its Directory or why it is refused, its entries), in order, of `wanted` and
+    nested names, or of all.
 
     Raises OSError. Each Directory is closed when the next one is asked for.
     """
@@ -27,9 +30,13 @@ def find_files(base: Directory, wanted: Sequence[str] = ()) -> Iterator[tuple[st
 def walk(
     place: Directory, listed: list[str], above: str, wanted: Sequence[str]
 ) -> Iterator[tuple[str, Directory | SoloError, list[str]]]:
-    """Yield what find_files does for each directory `listed` in `place`, whose own name with a slash is `above`."""
+    """Yield what find_files does for each directory `listed` in `place`, whose own name with a
+    slash is `above`.
+    """
     if not is_within(above[:-1], wanted):
-        listed = list({name[len(above) :].partition("/")[0] for name in wanted if name.startswith(above)})
+        listed = list(
+            {name[len(above) :].partition("/")[0] for name in wanted if name.startswith(above)}
+        )
     for part in sorted([part for part in listed if part[0] != "."]):
         name = above + part
         try:
@@ -41,7 +48,9 @@ def walk(
                 yield name, ForeignName(str(error)) if is_foreign(place, part) else error, []
             continue
         try:
-            files = os.listdir(inner.fd)  # not by kernel.list_directory: nobody else reads this descriptor
+            files = os.listdir(
+                inner.fd
+            )  # not by kernel.list_directory: nobody else reads this descriptor
         except OSError as error:
             yield name, SoloError(f"cannot list {inner.path}: {error.strerror}"), []
         else:
@@ -55,7 +64,10 @@ def walk(
 def is_directory(place: Directory, part: str) -> bool:
     """Return whether `part` is a directory in `place`, and not a link to one."""
     try:
-        return os.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY
+        return (
+            os.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK
+            == IS_DIRECTORY
+        )
     except OSError:
         return False
 

@@ -1,10 +1,11 @@
 """Read journals: events -> runs and totals. Rotate a full one.
 
-A journal is two files: PAST, then JOURNAL. The last line of `totals` in a file counts the events before that file,
-which neither file still has. So the totals of a name are the totals in PAST, the events of PAST and the events of
-JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and invalid lines are skipped. The lines of `day`
-before the totals are the figures of each of the last days of those earlier events: of a job that starts each minute the
-two files have some days only.
+A journal is two files: PAST, then JOURNAL. The last line of `totals` in a file counts the events
+before that file, which neither file still has. So the totals of a name are the totals in PAST, the
+events of PAST and the events of JOURNAL. The totals in JOURNAL count only once it has become PAST.
+Torn and invalid lines are skipped. The lines of `day` before the totals are the figures of each of
+the last days of those earlier events: of a job that starts each minute the two files have some days
+only.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def parse_text(text: bytes) -> str:
     return decode(unquote(text))
 
 
-# The fields of each event, and those that it may lack. `user` is at an engine, as another host may have other uids.
+# The fields of each event, and those that it may lack. `user` is at an engine, as another host may
+# have other uids.
 REQUIRED: Readers = {"host": parse_text, "mode": bytes.decode}
 REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_count))
 OPTIONAL: Readers = {
@@ -74,7 +76,14 @@ NEEDED = {
     **dict.fromkeys((SKIPPED, REFUSED), ("code",)),
     UNNOTIFIED: ("why",),
 }
-LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")  # lines of earlier versions lack them
+LATER_COUNTS = (
+    "lost",
+    "waits",
+    "waited_ms",
+    "ends",
+    "ran_ms",
+    "last_ran_ms",
+)  # lines of earlier versions lack them
 TOTALS_FIELDS: Readers = {
     **dict.fromkeys(("runs", "skips", "failures"), parse_count),
     **dict.fromkeys(("last_success", "last_failure"), parse_time),
@@ -82,23 +91,30 @@ TOTALS_FIELDS: Readers = {
 }
 DAY_FIELDS: Readers = {
     **dict.fromkeys(("first", "last"), parse_time),
-    **dict.fromkeys(("runs", "skips", "failures", "ends", "ran_ms", "longest_ms", "gap_ms"), parse_count),
+    **dict.fromkeys(
+        ("runs", "skips", "failures", "ends", "ran_ms", "longest_ms", "gap_ms"), parse_count
+    ),
 }
 
 
 class Run(SimpleNamespace):
     """One run, one contender that was skipped or refused, or one --notify that failed.
 
-    Its attributes are REQUIRED and OPTIONAL, None for one that is missing, and those that parse_event names. Times are
-    seconds since the epoch, spans are seconds. `code` is the exit status of the command, or -signal; if nothing ran, of
-    solo. `event` is its last event: STARTED while it runs, and after its launcher was killed. `is_kept`: by solo hold.
-    `words` are those of `command`, quoted.
+    Its attributes are REQUIRED and OPTIONAL, None for one that is missing, and those that
+    parse_event names. Times are seconds since the epoch, spans are seconds. `code` is the exit
+    status of the command, or -signal; if nothing ran, of solo. `event` is its last event: STARTED
+    while it runs, and after its launcher was killed. `is_kept`: by solo hold. `words` are those of
+    `command`, quoted.
     """
 
     @property
     def is_failure(self) -> bool:
         """Whether the command failed or could not start. A skip is not a failure."""
-        return bool(self.event == REFUSED or self.event == ENDED and (self.code or self.is_timed_out or self.is_lost))
+        return bool(
+            self.event == REFUSED
+            or self.event == ENDED
+            and (self.code or self.is_timed_out or self.is_lost)
+        )
 
     @property
     def arrival(self) -> float:
@@ -113,8 +129,8 @@ class Run(SimpleNamespace):
 class Totals(SimpleNamespace):
     """Counts since the journal was begun: those of TOTALS_FIELDS, 0 by default.
 
-    `waits` and `waited_ms` count the commands that started, `ends`, `ran_ms` and `last_ran_ms` those that ended.
-    Milliseconds are whole: their sum does not depend on the order.
+    `waits` and `waited_ms` count the commands that started, `ends`, `ran_ms` and `last_ran_ms`
+    those that ended. Milliseconds are whole: their sum does not depend on the order.
     """
 
     last_success: float
@@ -145,9 +161,11 @@ class Totals(SimpleNamespace):
 
 
 class Day(SimpleNamespace):
-    """The figures of the contenders that came on one day, by UTC: those of DAY_FIELDS, 0 by default.
+    """The figures of the contenders that came on one day, by UTC: those of DAY_FIELDS, 0 by
+    default.
 
-    They came from `first` to `last`, seconds since the epoch; `gap_ms` is the longest time from one to the next.
+    They came from `first` to `last`, seconds since the epoch; `gap_ms` is the longest time from one
+    to the next.
     """
 
     first: float
@@ -177,7 +195,8 @@ class Day(SimpleNamespace):
 
 
 class History(NamedTuple):
-    """The history of one name: `events` as they were written, and the totals over all events ever written.
+    """The history of one name: `events` as they were written, and the totals over all events ever
+    written.
 
     `days` are the figures of the last days before these events.
     """
@@ -187,7 +206,9 @@ class History(NamedTuple):
     days: Sequence[Day] = ()
 
     def list_runs(self) -> list[Run]:
-        """Return one Run per run or other event, in order of start: the end of a run replaces its start."""
+        """Return one Run per run or other event, in order of start: the end of a run replaces its
+        start.
+        """
         runs: dict[object, Run] = {}
         for number, run in enumerate(self.events):
             key = number if run.token is None else (run.token, run.child, run.host)
@@ -200,7 +221,8 @@ class History(NamedTuple):
 def find_histories(
     directory: str | None, wanted: Sequence[str], after: float = 0.0
 ) -> Iterator[tuple[str, History | SoloError]]:
-    """Yield (name, History or SoloError) of `wanted` and the names nested in them, or all. Raises SoloError.
+    """Yield (name, History or SoloError) of `wanted` and the names nested in them, or all. Raises
+    SoloError.
 
     If `after` is not 0, events before that may be missing.
     """
@@ -211,7 +233,10 @@ def find_histories(
     try:
         for name, inner, _ in find_files(place, wanted):
             try:
-                yield name, inner if isinstance(inner, SoloError) else read_history(name, inner, after)
+                yield (
+                    name,
+                    inner if isinstance(inner, SoloError) else read_history(name, inner, after),
+                )
             except SoloError as error:
                 yield name, error
     finally:
@@ -231,7 +256,9 @@ def find_history(directory: str | None, name: str) -> History:
 
 
 def read_history(name: str, place: Directory, after: float = 0.0) -> History:
-    """Return the History in the directory `place`; events before `after` may be missing. Raises SoloError."""
+    """Return the History in the directory `place`; events before `after` may be missing. Raises
+    SoloError.
+    """
     try:
         past, now = read_since(place, after) if after else read_both(place)
     except OSError as error:
@@ -306,13 +333,17 @@ def parse_totals(rest: bytes) -> Totals:
 
 
 def parse_days(data: bytes) -> list[Day]:
-    """Return the days in a journal's text, in order. Of a day the last one counts: others were written in vain."""
+    """Return the days in a journal's text, in order. Of a day the last one counts: others were
+    written in vain.
+    """
     days: dict[int, Day] = {}
     for text in data.split(b"\n")[:-1]:
         if text.startswith(DAY + b" "):
             try:
                 fields = dict(pair.split(b"=", 1) for pair in text.split(b" ")[2:])
-                day = Day(**{field: read(fields[make_key(field)]) for field, read in DAY_FIELDS.items()})
+                day = Day(
+                    **{field: read(fields[make_key(field)]) for field, read in DAY_FIELDS.items()}
+                )
             except (ValueError, KeyError):
                 continue
             days[day.number] = day
@@ -336,7 +367,9 @@ def add_days(days: list[Day], events: list[Run]) -> list[Day]:
 def format_line(event: bytes, values: Any, fields: Readers) -> bytes:
     """Return the line of totals or of a day."""
     forms: dict[object, bytes] = {parse_count: b" %b=%d", parse_time: b" %b=%.3f"}
-    parts = [forms[read] % (make_key(field), getattr(values, field)) for field, read in fields.items()]
+    parts = [
+        forms[read] % (make_key(field), getattr(values, field)) for field, read in fields.items()
+    ]
     return event + b" 0" + b"".join(parts) + b"\n"
 
 
@@ -358,25 +391,34 @@ def add_up(totals: Totals | None, events: list[Run]) -> Totals:
 
 
 def rotate(place: Directory, journal: int) -> bool:
-    """Rename the full JOURNAL, open as `journal`, to PAST. Return False if it must stay for now. Raises OSError.
+    """Rename the full JOURNAL, open as `journal`, to PAST. Return False if it must stay for now.
+    Raises OSError.
 
-    Write the counts of PAST into JOURNAL first, so that SIGKILL at any moment loses none. Rotate under flock(2): a
-    second rotation would rename the journal that the first one has just begun.
+    Write the counts of PAST into JOURNAL first, so that SIGKILL at any moment loses none. Rotate
+    under flock(2): a second rotation would rename the journal that the first one has just begun.
     """
     folder = os.fstat(place.fd)
     # A sticky directory forbids renaming the files of another user.
-    may_rename = not folder.st_mode & STICKY or os.geteuid() in (0, folder.st_uid, os.fstat(journal).st_uid)
+    may_rename = not folder.st_mode & STICKY or os.geteuid() in (
+        0,
+        folder.st_uid,
+        os.fstat(journal).st_uid,
+    )
     if not may_rename or not try_lock(journal, LOCK_EX):
         return False
     stat = os.fstat(journal)
     if stat.st_ino != find_inode(place, JOURNAL):
         return True  # another process rotated it
     tail = os.pread(journal, TAIL, max(0, stat.st_size - TAIL))
-    if parse("", tail.splitlines(True)[-1])[0] is None:  # else an earlier attempt wrote the totals, but did not rename
+    if (
+        parse("", tail.splitlines(True)[-1])[0] is None
+    ):  # else an earlier attempt wrote the totals, but did not rename
         past = read_journal(place, PAST)[0]
         totals, events = parse("", past)
         days = add_days(parse_days(past), events)
-        lines = [format_line(DAY, day, DAY_FIELDS) for day in days] + [format_totals(add_up(totals, events))]
+        lines = [format_line(DAY, day, DAY_FIELDS) for day in days] + [
+            format_totals(add_up(totals, events))
+        ]
         text = b"\n" + b"".join(lines)
         if os.write(journal, text) < len(text):
             return False

@@ -1,6 +1,8 @@
-"""Does the process of a record live, whose boot id and host name are not ours? A reboot changes the one, DHCP the other.
+"""Does the process of a record live, whose boot id and host name are not ours? A reboot changes the
+one, DHCP the other.
 
-But a container of LXC has a boot id and a host name of its own, and a file system may be another machine's too.
+But a container of LXC has a boot id and a host name of its own, and a file system may be another
+machine's too.
 """
 
 from solo.identity import FIRST_TIME_NAMESPACE, search_everywhere
@@ -20,22 +22,36 @@ def is_alive_after_boot(ticket: "FileTicket") -> "bool | None":
     lives = search_everywhere(*record.child, record.origin, mine)
     if lives is not False:
         return lives
-    is_first = mine.time_namespace in (FIRST_TIME_NAMESPACE, "-")  # so is our pid namespace, as all were searched
+    is_first = mine.time_namespace in (
+        FIRST_TIME_NAMESPACE,
+        "-",
+    )  # so is our pid namespace, as all were searched
     try:
-        is_ours = is_first and ticket.queue.is_of_earlier_boot(ticket) and find_file_system(ticket.fd) in LOCAL
+        is_ours = (
+            is_first
+            and ticket.queue.is_of_earlier_boot(ticket)
+            and find_file_system(ticket.fd) in LOCAL
+        )
         return False if is_ours else None
     except OSError:
         return None
 
 
 def find_file_system(fd: int) -> bytes:
-    """Return the type of the file system of an open file, b"" if it is not known. Raises OSError."""
-    with open(f"/proc/self/fdinfo/{fd}", "rb") as info, open("/proc/self/mountinfo", "rb") as mounts:
+    """Return the type of the file system of an open file, b"" if it is not known. Raises
+    OSError.
+    """
+    with (
+        open(f"/proc/self/fdinfo/{fd}", "rb") as info,
+        open("/proc/self/mountinfo", "rb") as mounts,
+    ):
         return find_type(info.read(), mounts.read())
 
 
 def find_type(info: bytes, mounts: bytes) -> bytes:
-    """Return the type of the mount that a /proc/PID/fdinfo/FD names, from a /proc/PID/mountinfo. Pure."""
+    """Return the type of the mount that a /proc/PID/fdinfo/FD names, from a /proc/PID/mountinfo.
+    Pure.
+    """
     # By the mount, not by the device: each subvolume of btrfs has a device that no mount shows.
     mount = info.partition(b"\nmnt_id:")[2].split(None, 1)[:1]
     for line in mounts.split(b"\n"):

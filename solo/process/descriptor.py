@@ -1,8 +1,10 @@
-"""A hold that lives as long as an open file description (solo hold --fd), as a lock by `flock 9` does.
+"""A hold that lives as long as an open file description (solo hold --fd), as a lock by `flock 9`
+does.
 
-solo locks one byte of the caller's file through the caller's descriptor. The lock belongs to the open file description:
-it ends when the last process that inherited the descriptor closes it. A holder, forked before there is a ticket, opens the
-file again and waits for that byte; meanwhile it keeps the tickets locked. If it is killed, contenders look at the byte.
+solo locks one byte of the caller's file through the caller's descriptor. The lock belongs to the
+open file description: it ends when the last process that inherited the descriptor closes it. A
+holder, forked before there is a ticket, opens the file again and waits for that byte; meanwhile it
+keeps the tickets locked. If it is killed, contenders look at the byte.
 """
 
 import _thread
@@ -32,31 +34,52 @@ LONGEST_FILE = 255  # bytes of a ticket's name
 
 
 class DescriptorHolder:
-    """The holder for a descriptor `fd` of the caller. `descriptor` is what records say of it. Raises SoloError."""
+    """The holder for a descriptor `fd` of the caller. `descriptor` is what records say of it.
+    Raises SoloError.
+    """
 
     def __init__(self, fd: int) -> None:
         try:
             stat = os.fstat(fd)
             if not is_regular(stat.st_mode) or not fcntl(fd, F_GETFL) & (os.O_WRONLY | os.O_RDWR):
-                raise SoloError(f"cannot hold by descriptor {fd}: it is not a file open for writing ({fd}>>FILE)")
+                raise SoloError(
+                    f"cannot hold by descriptor {fd}: it is not a file open for writing "
+                    f"({fd}>>FILE)"
+                )
             path = os.readlink(f"/proc/self/fd/{fd}")
             opened = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise SoloError(f"cannot hold by descriptor {fd}: {error.strerror} (open it: {fd}>>FILE)") from None
-        self.fd, self.offset = fd, time_ns()
+            raise SoloError(
+                f"cannot hold by descriptor {fd}: {error.strerror} (open it: {fd}>>FILE)"
+            ) from None
+        self.fd = fd
+        self.offset = time_ns()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid = fork_holder(lambda: keep_tickets(theirs, opened, self.offset), [theirs.fileno(), opened])
+        pid = fork_holder(
+            lambda: keep_tickets(theirs, opened, self.offset), [theirs.fileno(), opened]
+        )
         theirs.close()
         close(opened)
         self.socket = ours
-        self.descriptor: Descriptor = (pid, read_stat(pid).start, stat.st_dev, stat.st_ino, self.offset, encode(path))
+        self.descriptor: Descriptor = (
+            pid,
+            read_stat(pid).start,
+            stat.st_dev,
+            stat.st_ino,
+            self.offset,
+            encode(path),
+        )
 
     def give(self, tickets: "Iterable[Ticket]") -> None:
-        """Lock the byte, and give the tickets to the holder. Raises OSError; SoloError if the file is locked."""
+        """Lock the byte, and give the tickets to the holder. Raises OSError; SoloError if the file
+        is locked.
+        """
         try:
             lock(self.fd, LOCK_EX | LOCK_NB, self.offset, 1)
         except BlockingIOError:
-            raise SoloError(f"cannot hold by descriptor {self.fd}: another process has locked its file") from None
+            raise SoloError(
+                f"cannot hold by descriptor {self.fd}: another process has locked its file"
+            ) from None
         for ticket in tickets:
             socket.send_fds(self.socket, [ticket.file.encode()], list(ticket.descriptors))
         self.socket.send(b"!")
@@ -67,9 +90,11 @@ class DescriptorHolder:
 
 
 def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
-    """Be the holder: keep the tickets that arrive until the byte is unlocked, or until all were released.
+    """Be the holder: keep the tickets that arrive until the byte is unlocked, or until all were
+    released.
 
-    If `solo release` has removed a ticket, unlock that, so that its waiters wake. Without inotify(7) its SIGTERM says so.
+    If `solo release` has removed a ticket, unlock that, so that its waiters wake. Without
+    inotify(7) its SIGTERM says so.
     """
     tickets: Kept = []
     message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
@@ -95,7 +120,9 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
 
 
 def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:
-    """Wait until no process has the caller's descriptor. Then remove the tickets, and end the holder, which unlocks them."""
+    """Wait until no process has the caller's descriptor. Then remove the tickets, and end the
+    holder, which unlocks them.
+    """
     try:
         lock(opened, LOCK_EX, offset, 1)
         for _, directory, file in reversed(tickets):
@@ -108,18 +135,24 @@ def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:
 
 
 def is_locked(descriptor: "Descriptor") -> "bool | None":
-    """Return whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened."""
+    """Return whether a process still has the descriptor, by the lock of its byte; None if the file
+    cannot be opened.
+    """
     _, _, device, inode, offset, path = descriptor
     found = fd = CLOSED
     try:
-        found = os.open(path, os.O_PATH | SAFELY)  # another user may have named it: to open a FIFO wakes its writer
+        found = os.open(
+            path, os.O_PATH | SAFELY
+        )  # another user may have named it: to open a FIFO wakes its writer
         stat = os.fstat(found)
         if not is_regular(stat.st_mode) or (stat.st_dev, stat.st_ino) != (device, inode):
             return False
         fd = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return find_conflict(fd, LOCK_EX, offset, 1) is not None
     except (OSError, ValueError) as error:
-        return False if getattr(error, "errno", ENOENT) == ENOENT else None  # not there: only its holder knew
+        return (
+            False if getattr(error, "errno", ENOENT) == ENOENT else None
+        )  # not there: only its holder knew
     finally:
         close(fd)
         close(found)

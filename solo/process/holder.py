@@ -1,13 +1,24 @@
-"""A holder: a process that keeps the locks of a run until the command has ended, even if the launcher is killed.
+"""A holder: a process that keeps the locks of a run until the command has ended, even if the
+launcher is killed.
 
-An orphan holds no lock: a contender finds it by its pid. In another pid namespace, as of a second container, that pid
-means nothing. So a launcher outside the first pid namespace forks a holder, before the command's exec, and `solo hold`
-leaves one. It is in a session of its own, has every signal blocked, and keeps no descriptor of the caller.
+An orphan holds no lock: a contender finds it by its pid. In another pid namespace, as of a second
+container, that pid means nothing. So a launcher outside the first pid namespace forks a holder,
+before the command's exec, and `solo hold` leaves one. It is in a session of its own, has every
+signal blocked, and keeps no descriptor of the caller.
 """
 
 import posix
 import select
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
+from _signal import (
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_SETMASK,
+    SIGKILL,
+    SIGSTOP,
+    pthread_sigmask,
+    signal,
+    valid_signals,
+)
 from time import sleep
 
 from solo.identity import HOLDER, Origin, Process, is_alive, read_stat
@@ -22,7 +33,9 @@ if TYPE_CHECKING:
 
 
 class Holder:
-    """The holder of a run, its (pid, start) or None: a listener, which hears of the end after the tickets were released."""
+    """The holder of a run, its (pid, start) or None: a listener, which hears of the end after the
+    tickets were released.
+    """
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -41,7 +54,9 @@ class Holder:
                 wait_readable([pidfd])
             while is_alive(*child, self.origin, self.origin):
                 sleep(SLOW_CHECK)  # an old kernel, or a filter of system calls
-            if posix.getppid() != launcher:  # a contender that cannot look for the process finds no ticket then
+            if (
+                posix.getppid() != launcher
+            ):  # a contender that cannot look for the process finds no ticket then
                 for ticket in reversed(tickets):
                     ticket.queue.remove(ticket.file)
 
@@ -60,7 +75,8 @@ class Holder:
 
 
 def leave_holder(process: Process, origin: Origin, tickets: "Iterable[Ticket]") -> None:
-    """Fork a holder that keeps the `tickets` locked until `process` has ended, or each until it was released.
+    """Fork a holder that keeps the `tickets` locked until `process` has ended, or each until it was
+    released.
 
     Raises OSError.
     """
@@ -98,7 +114,9 @@ def forget_events(links: int) -> None:
 
 
 def wait_readable(watches: "list[int]", seconds: "float | None" = None) -> bool:
-    """Block until one of the descriptors is readable; return False after `seconds`. Every signal stays blocked."""
+    """Block until one of the descriptors is readable; return False after `seconds`. Every signal
+    stays blocked.
+    """
     poller = select.poll()
     for watch in watches:
         poller.register(watch, select.POLLIN)
@@ -106,7 +124,8 @@ def wait_readable(watches: "list[int]", seconds: "float | None" = None) -> bool:
 
 
 def detach() -> None:
-    """Leave the caller's session, terminal, streams and directory, not its other descriptors; reset dispositions.
+    """Leave the caller's session, terminal, streams and directory, not its other descriptors; reset
+    dispositions.
 
     For a process that outlives the one that forked it: it must keep nothing of its caller busy.
     """
@@ -121,7 +140,8 @@ def detach() -> None:
 
 
 def fork_blocked() -> int:
-    """Fork a child with every signal blocked: SIGHUP must not kill it before it has left the caller's session.
+    """Fork a child with every signal blocked: SIGHUP must not kill it before it has left the
+    caller's session.
 
     Raises OSError.
     """
@@ -136,7 +156,9 @@ def fork_blocked() -> int:
 
 
 def fork_holder(wait: "Callable[[], object]", kept: "list[int]") -> int:
-    """Fork a process that keeps the descriptors `kept` until `wait` returns. Return its pid. Raises OSError."""
+    """Fork a process that keeps the descriptors `kept` until `wait` returns. Return its pid. Raises
+    OSError.
+    """
     name = rename(HOLDER)  # before the fork: a launcher with --tree that sees it knows it by that
     pid = -1
     try:

@@ -1,8 +1,8 @@
 """Lock a file in a thread that another thread can interrupt.
 
-Python repeats a system call that a signal has interrupted: a thread in fcntl.flock() would take the lock long after its
-caller gave up. `lock` calls libc instead. `interrupt` sends a real-time signal that the program does not use; its handler
-is a function of libc without effect.
+Python repeats a system call that a signal has interrupted: a thread in fcntl.flock() would take the
+lock long after its caller gave up. `lock` calls libc instead. `interrupt` sends a real-time signal
+that the program does not use; its handler is a function of libc without effect.
 """
 
 import _signal
@@ -19,7 +19,9 @@ Call = Callable[[int, int], object]  # flock(2), or what is called as it is
 
 @functools.cache
 def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
-    """Return (the signal, the calls of libc by those of Python, what returns errno); None if one is not to be had."""
+    """Return (the signal, the calls of libc by those of Python, what returns errno); None if one is
+    not to be had.
+    """
     try:
         import _ctypes
 
@@ -30,8 +32,12 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
         call_flock = find_function(libc, "flock")
         call_fcntl = find_function(libc, "fcntl", Int, (Int, Int, Bytes))
         set_handler = find_function(libc, "signal", Pointer, (Int, Pointer))
-        number = next(number for number in range(SIGRTMAX, SIGRTMIN, -1) if getsignal(number) == SIG_DFL)
-        before = set_handler(number, _ctypes.dlsym(libc, "abs"))  # takes an int, as a signal handler does
+        number = next(
+            number for number in range(SIGRTMAX, SIGRTMIN, -1) if getsignal(number) == SIG_DFL
+        )
+        before = set_handler(
+            number, _ctypes.dlsym(libc, "abs")
+        )  # takes an int, as a signal handler does
         if before is not None:  # that of C code, of which Python does not know
             set_handler(number, before)
             return None
@@ -44,7 +50,9 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
 
 
 def lock(call: Call, fd: int, mode: int, is_over: Callable[[], bool]) -> None:
-    """Do as `call`, without the program's signals; after an interrupt only until `is_over`. Raises OSError."""
+    """Do as `call`, without the program's signals; after an interrupt only until `is_over`. Raises
+    OSError.
+    """
     prepared = prepare()
     if prepared is None or call not in prepared[1]:
         call(fd, mode)

@@ -1,4 +1,6 @@
-"""Functions of C libraries, by the part of ctypes that is written in C. The rest of it takes 4 ms to load."""
+"""Functions of C libraries, by the part of ctypes that is written in C. The rest of it takes 4 ms
+to load.
+"""
 
 import _ctypes
 from sys import byteorder
@@ -21,9 +23,14 @@ def load_library(name: "Optional[str]" = None) -> int:
 
 
 def find_function(
-    library: int, name: str, result: "Optional[type]" = Int, arguments: "Optional[Sequence[type]]" = None
+    library: int,
+    name: str,
+    result: "Optional[type]" = Int,
+    arguments: "Optional[Sequence[type]]" = None,
 ) -> "Callable[..., Any]":
-    """Return a function. Its errno is in get_errno(). Raises OSError if the library does not have it."""
+    """Return a function. Its errno is in get_errno(). Raises OSError if the library does not have
+    it.
+    """
     types = {} if arguments is None else {"_argtypes_": tuple(arguments)}
     flags = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
     kind: Any = type(name, (_ctypes.CFuncPtr,), {"_flags_": flags, "_restype_": result, **types})
@@ -31,5 +38,7 @@ def find_function(
 
 
 def pack(kind: "type", *numbers: int) -> bytes:
-    """Return the numbers as a C program has them in memory, each of the size of `kind`: Pointer for a long."""
+    """Return the numbers as a C program has them in memory, each of the size of `kind`: Pointer for
+    a long.
+    """
     return b"".join([number.to_bytes(_ctypes.sizeof(kind), byteorder) for number in numbers])

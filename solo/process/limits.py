@@ -1,7 +1,9 @@
-"""End the command after --timeout or when its lease is lost, with --tree and all descendants; wake for --notify.
+"""End the command after --timeout or when its lease is lost, with --tree and all descendants; wake
+for --notify.
 
-With --tree the launcher is the subreaper of the command: an orphaned descendant becomes its child, whatever its session
-and group. The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
+With --tree the launcher is the subreaper of the command: an orphaned descendant becomes its child,
+whatever its session and group. The command's pid is safe to signal until it is reaped; every other
+process is verified by its start time.
 """
 
 import posix
@@ -50,11 +52,13 @@ def check_plan(plan: "Plan") -> None:
 
 
 class Termination:
-    """The end of one command, step by step. `deadline`: when the next step is due, or FOREVER; `stage`: the last step.
+    """The end of one command, step by step. `deadline`: when the next step is due, or FOREVER;
+    `stage`: the last step.
 
-    `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `is_refused`: the kernel
-    refused a signal to the command. `loss`: why the `lease` of an engine is lost, None until then. `may_end`: an option
-    or a lease can end the command. `call` is called at `call_at`, and returns when to call it again, or FOREVER.
+    `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end.
+    `is_refused`: the kernel refused a signal to the command. `loss`: why the `lease` of an engine
+    is lost, None until then. `may_end`: an option or a lease can end the command. `call` is called
+    at `call_at`, and returns when to call it again, or FOREVER.
     """
 
     def __init__(self, plan: "Plan") -> None:
@@ -80,7 +84,9 @@ class Termination:
             try:
                 posix.waitpid(-1, posix.WNOHANG | WALL)  # reading all of /proc takes longer
                 self.strangers = set(find_children(posix.getpid()))
-                sleep(TICK)  # the command starts in a later tick: other processes know strangers by that
+                sleep(
+                    TICK
+                )  # the command starts in a later tick: other processes know strangers by that
             except ChildProcessError:
                 pass
 
@@ -110,24 +116,35 @@ class Termination:
                 return self.give_up(self.lease, loss, child)
             if self.is_asked():
                 self.ask(child)
-                return say_promptly(f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks")
+                return say_promptly(
+                    f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks"
+                )
         if monotonic() < self.deadline:
             return
         if self.stage is not None:
             return self.kill(child)
         self.is_timed_out = True
         self.ask(child, self.signal)
-        span = format_duration(self.timeout) if self.timeout.is_integer() else f"{self.timeout * 1000:.0f}ms"
+        span = (
+            format_duration(self.timeout)
+            if self.timeout.is_integer()
+            else f"{self.timeout * 1000:.0f}ms"
+        )
         left = f"pid {child.pid}" if child.status is None else "what it left behind"
         say_promptly(f"{self.name}: timed out after {span}: ending {left}")
 
     def is_lost(self) -> bool:
-        """Return whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
+        """Return whether the lease is certainly gone and the command not yet killed. That ends a
+        grace that has begun.
+        """
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
     def give_up(self, lease: "Lease", loss: str, child: "Child") -> None:
-        """End the command and all descendants before another contender can get the lease; at once if it is lost."""
-        self.loss, self.is_tree = loss, True
+        """End the command and all descendants before another contender can get the lease; at once
+        if it is lost.
+        """
+        self.loss = loss
+        self.is_tree = True
         due = monotonic() + lease.find_life()
         if lease.lost:
             self.kill(child)
@@ -140,7 +157,9 @@ class Termination:
         say_promptly(f"{self.name}: {self.loss}: ending pid {child.pid}")
 
     def is_asked(self) -> bool:
-        """Return whether a contender at the engine asked the command to end, and no step was taken yet."""
+        """Return whether a contender at the engine asked the command to end, and no step was taken
+        yet.
+        """
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
     def ask(self, child: "Child", signal: int = SIGTERM) -> None:
@@ -154,12 +173,19 @@ class Termination:
         self.stage = SIGKILL
         self.send_to_command(SIGKILL, child)
         self.send(SIGKILL, child)
-        # A process that forks while it is killed leaves children to the launcher: look again, also at each death.
-        self.deadline = monotonic() + FIRST_LOOK * 2**self.looks if self.is_tree and self.looks < LOOKS else FOREVER
+        # A process that forks while it is killed leaves children to the launcher: look again, also
+        # at each death.
+        self.deadline = (
+            monotonic() + FIRST_LOOK * 2**self.looks
+            if self.is_tree and self.looks < LOOKS
+            else FOREVER
+        )
         self.looks += 1
 
     def hear(self, info: "Any", was_forwarded: bool, child: "Child") -> None:
-        """Pass a signal that orders the end on to the whole tree, also after the command has ended."""
+        """Pass a signal that orders the end on to the whole tree, also after the command has
+        ended.
+        """
         if self.lease is not None and info.si_signo in ENDING:
             self.lease.ordered = info.si_signo
         if not self.is_tree:
@@ -175,7 +201,9 @@ class Termination:
             self.ask(child)
 
     def is_order(self, info: "Any", child: "Child") -> bool:
-        """Return whether the signal orders the end. SIGHUP from a process often means "reload"; Ctrl-C is for the command."""
+        """Return whether the signal orders the end. SIGHUP from a process often means "reload";
+        Ctrl-C is for the command.
+        """
         signal = info.si_signo
         if signal not in ENDING or getsignal(signal) == SIG_IGN:
             return False
@@ -184,7 +212,9 @@ class Termination:
         return signal != SIGHUP and not descends_from(info.si_pid, posix.getpid())
 
     def send_to_command(self, signal: int, child: "Child") -> None:
-        """Signal the command. Report once that it cannot be ended, as one that runs as another user."""
+        """Signal the command. Report once that it cannot be ended, as one that runs as another
+        user.
+        """
         if child.status is not None:
             return
         try:
@@ -197,18 +227,27 @@ class Termination:
                 say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
 
     def send(self, signal: int, child: "Child") -> None:
-        """Signal all of the tree but the command, by SIGTERM only once: to some programs a second one means "at once"."""
+        """Signal all of the tree but the command, by SIGTERM only once: to some programs a second
+        one means "at once".
+        """
         if not self.is_tree:
             return
         for process in find_descendants(posix.getpid(), self.strangers):
-            if process[0] == child.pid and child.status is None or signal == SIGTERM and process in self.terminated:
+            if (
+                process[0] == child.pid
+                and child.status is None
+                or signal == SIGTERM
+                and process in self.terminated
+            ):
                 continue
             if signal == SIGTERM:
                 self.terminated.add(process)
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Return whether a descendant lives: it has a child of the launcher, the subreaper, as ancestor. Raises OSError."""
+        """Return whether a descendant lives: it has a child of the launcher, the subreaper, as
+        ancestor. Raises OSError.
+        """
         if not self.is_tree:
             return False
         # Count a child that has just ended: it may have left children, and SIGCHLD will come.
@@ -223,5 +262,7 @@ class Termination:
 
 
 def look_for_end() -> object:
-    """Return the ending of a child, not yet reaped, or None. Raises ChildProcessError if there is no child."""
+    """Return the ending of a child, not yet reaped, or None. Raises ChildProcessError if there is
+    no child.
+    """
     return posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)

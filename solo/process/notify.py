@@ -1,7 +1,8 @@
-"""--notify: run a shell command in the background once a contender was skipped, the command is overdue, or has ended badly.
+"""--notify: run a shell command in the background once a contender was skipped, the command is
+overdue, or has ended badly.
 
-A watcher, forked when all is released and logged, runs it with a time limit and writes to the journal if it fails. The
-launcher only waits for the watcher if it would die with the launcher.
+A watcher, forked when all is released and logged, runs it with a time limit and writes to the
+journal if it fails. The launcher only waits for the watcher if it would die with the launcher.
 """
 
 import _signal
@@ -15,7 +16,16 @@ from solo.identity import read_stat
 from solo.kernel import ENDING, FOREVER, close_all_but, encode
 from solo.process.holder import detach
 from solo.text.describe import format_usual
-from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_overdue, make_refusal
+from solo.text.events import (
+    VALUES,
+    Event,
+    Listener,
+    describe_end,
+    encode_any,
+    make_end,
+    make_overdue,
+    make_refusal,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +48,9 @@ class Notifier(Listener):
             self.directory = b"/"
 
     def refused(self, error: SoloError) -> None:
-        is_silent = isinstance(error, Busy) and ("quiet" in self.typed or "loud_after" in self.typed)
+        is_silent = isinstance(error, Busy) and (
+            "quiet" in self.typed or "loud_after" in self.typed
+        )
         if not isinstance(error, RanAlready) and (error.is_loud or not is_silent):
             self.start(lambda: make_refusal(error, self.names))
 
@@ -53,7 +65,8 @@ class Notifier(Listener):
                 return FOREVER if found is None else begin + found.long_after
             seconds = monotonic() - begin
             self.start(
-                lambda: make_overdue(run, seconds, format_usual(found.median, found.range)), termination.strangers
+                lambda: make_overdue(run, seconds, format_usual(found.median, found.range)),
+                termination.strangers,
             )
             return FOREVER
 
@@ -64,8 +77,12 @@ class Notifier(Listener):
         if run.code or run.outcome is not None:
             self.start(lambda: make_end(run))
 
-    def start(self, make: "Callable[[], Event]", strangers: "set[tuple[int, int]] | None" = None) -> None:
-        """Start the watcher, one of the `strangers` that --tree spares. Wait for it only if it would end with this process."""
+    def start(
+        self, make: "Callable[[], Event]", strangers: "set[tuple[int, int]] | None" = None
+    ) -> None:
+        """Start the watcher, one of the `strangers` that --tree spares. Wait for it only if it
+        would end with this process.
+        """
         # The watcher is to outlive a SIGTERM to the whole unit.
         mask = pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         try:
@@ -103,7 +120,8 @@ class Notifier(Listener):
                 posix.killpg(pid, _signal.SIGKILL)
                 self.report(f"was killed: it ran for more than {LIMIT:.0f}s")
             elif status:
-                self.report(f"ended {describe_end(posix.waitstatus_to_exitcode(status), monotonic() - begin)}")
+                code = posix.waitstatus_to_exitcode(status)
+                self.report(f"ended {describe_end(code, monotonic() - begin)}")
         except Exception as error:
             self.report(f"cannot start: {error}")
         finally:
@@ -134,7 +152,9 @@ class Notifier(Listener):
 
 
 def is_first_of_unit(run: "Any") -> bool:
-    """Return whether all other processes are killed when this one ends: process 1, its child, or the first of a unit."""
+    """Return whether all other processes are killed when this one ends: process 1, its child, or
+    the first of a unit.
+    """
     pid, parent = posix.getpid(), posix.getppid()
     if pid == 1 or run is not None and run.is_below_init:
         return True
@@ -147,7 +167,9 @@ def is_first_of_unit(run: "Any") -> bool:
 
 
 def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> "int | None":
-    """Wait for a child, with SIGCHLD and `orders` blocked. Return its status; None after `seconds` or at an order."""
+    """Wait for a child, with SIGCHLD and `orders` blocked. Return its status; None after `seconds`
+    or at an order.
+    """
     deadline = monotonic() + seconds
     while True:
         ended, status = posix.waitpid(pid, posix.WNOHANG)

@@ -1,6 +1,7 @@
 """Open file description locks of fcntl(2) on whole files, called as flock(2) is.
 
-They conflict with the classic locks of fcntl(2) and lockf(3), but closing another descriptor does not release them.
+They conflict with the classic locks of fcntl(2) and lockf(3), but closing another descriptor does
+not release them.
 """
 
 import fcntl
@@ -17,7 +18,9 @@ OFD_LOCK = " OFDLCK "  # in /proc/PID/fdinfo
 
 
 def lock(fd: int, mode: int, start: int = 0, length: int = 0) -> None:
-    """Do as flock(2) does, by default on the whole file. An exclusive lock needs a writable descriptor. Raises OSError."""
+    """Do as flock(2) does, by default on the whole file. An exclusive lock needs a writable
+    descriptor. Raises OSError.
+    """
     call = fcntl.F_OFD_SETLK if mode & fcntl.LOCK_NB else fcntl.F_OFD_SETLKW
     fcntl.fcntl(fd, call, make_request(mode, start, length))
 
@@ -27,23 +30,29 @@ def make_request(mode: int, start: int = 0, length: int = 0) -> bytes:
 
 
 def find_owner(fd: int, mode: int = fcntl.LOCK_EX) -> int:
-    """Return the pid of a process whose fcntl(2) lock is in the way of `mode`; 0: none, or not known. Raises OSError."""
+    """Return the pid of a process whose fcntl(2) lock is in the way of `mode`; 0: none, or not
+    known. Raises OSError.
+    """
     pid = find_conflict(fd, mode)
     return find_sharer(fd, OFD_LOCK) if pid == UNNAMED else max(0, pid or 0)
 
 
 def find_conflict(fd: int, mode: int, start: int = 0, length: int = 0) -> "int | None":
-    """Return the pid, or UNNAMED, of a lock that is in the way of `mode`, None if there is none. Take none. Raises OSError."""
+    """Return the pid, or UNNAMED, of a lock that is in the way of `mode`, None if there is none.
+    Take none. Raises OSError.
+    """
     answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, make_request(mode, start, length))
     kind, _, _, _, pid = struct.unpack(FORMAT, answer)
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
 def find_sharer(fd: int, *marks: str) -> int:
-    """Return the pid of a process that has locked the file of `fd`, an ancestor first; 0: none can be seen.
+    """Return the pid of a process that has locked the file of `fd`, an ancestor first; 0: none can
+    be seen.
 
-    All `marks` are in /proc/PID/fdinfo of its descriptor. /proc/locks has no pid for an OFD lock, and for one of flock(2)
-    that of the process that called it, which may have passed the descriptor on and ended.
+    All `marks` are in /proc/PID/fdinfo of its descriptor. /proc/locks has no pid for an OFD lock,
+    and for one of flock(2) that of the process that called it, which may have passed the descriptor
+    on and ended.
     """
     path = os.readlink(f"/proc/self/fd/{fd}")
     parents = [pid for pid, _ in walk_parents(os.getppid())]
@@ -52,7 +61,9 @@ def find_sharer(fd: int, *marks: str) -> int:
 
 
 def has_locked(pid: int, path: str, marks: "tuple[str, ...]") -> bool:
-    """Return whether a descriptor of the process has such a lock on the file. False if it cannot be seen."""
+    """Return whether a descriptor of the process has such a lock on the file. False if it cannot be
+    seen.
+    """
     try:
         entries = os.listdir(f"/proc/{pid}/fd")
     except OSError:

@@ -1,13 +1,16 @@
-"""--tree: two processes of solo, so that SIGKILL of either frees no name while a descendant of the command lives.
+"""--tree: two processes of solo, so that SIGKILL of either frees no name while a descendant of the
+command lives.
 
-The upper one is the process that the caller started: it forwards signals, stops with the command, and ends as that ends.
-The lower one is the launcher: it acquires, starts the command as its child, and releases. Both are subreapers. Before the
-command's exec the lower one enters a session of its own, since SIGKILL to the caller's process group must leave one, and
-shares the descriptors of its holds: they stay open, and locked, whatever ends it. If it is killed, the command becomes a
-child of the upper one, which goes on.
+The upper one is the process that the caller started: it forwards signals, stops with the command,
+and ends as that ends. The lower one is the launcher: it acquires, starts the command as its child,
+and releases. Both are subreapers. Before the command's exec the lower one enters a session of its
+own, since SIGKILL to the caller's process group must leave one, and shares the descriptors of its
+holds: they stay open, and locked, whatever ends it. If it is killed, the command becomes a child of
+the upper one, which goes on.
 
-Until then the upper one forwards signals as they are. From then on it passes each as a message and wakes the lower one,
-which so learns of the sender, and answers: a signal that it has not acted on is not lost with it.
+Until then the upper one forwards signals as they are. From then on it passes each as a message and
+wakes the lower one, which so learns of the sender, and answers: a signal that it has not acted on
+is not lost with it.
 """
 
 import _signal
@@ -52,7 +55,9 @@ TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 
 
 class End:
-    """One end of the socket between both. A message that the other one, killed or stopped, cannot get is dropped."""
+    """One end of the socket between both. A message that the other one, killed or stopped, cannot
+    get is dropped.
+    """
 
     def __init__(self, run: "Any", socket: "Any") -> None:
         self.run = run
@@ -71,22 +76,30 @@ class End:
     def hear(self) -> "tuple[list[bytes], list[int]]":
         """Return the words and the descriptors of the next message; no words if there is none."""
         try:
-            data, ancillary, _, _ = self.socket.recvmsg(LONGEST, ANCILLARY, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)
+            data, ancillary, _, _ = self.socket.recvmsg(
+                LONGEST, ANCILLARY, MSG_DONTWAIT | MSG_CMSG_CLOEXEC
+            )
         except OSError:
             return [], []
         numbers = b"".join([part for _, _, part in ancillary])
-        fds = [int.from_bytes(numbers[at : at + INT], byteorder) for at in range(0, len(numbers), INT)]
+        fds = [
+            int.from_bytes(numbers[at : at + INT], byteorder) for at in range(0, len(numbers), INT)
+        ]
         return data.split(), fds
 
 
 class Lower(End):
-    """The lower process's end, and its listener. `upper` is the (pid, start) of the other process."""
+    """The lower process's end, and its listener. `upper` is the (pid, start) of the other
+    process.
+    """
 
     def __init__(self, run: "Any", socket: "Any", upper: "Process") -> None:
         super().__init__(run, socket)
         self.upper = upper
         self.has_stopped = False  # the command and, as far as we know, the upper process
-        self.recent: dict[tuple[int, int], tuple[bool, float]] = {}  # by signal and sender: whether passed on, and when
+        self.recent: dict[
+            tuple[int, int], tuple[bool, float]
+        ] = {}  # by signal and sender: whether passed on, and when
 
     def has_upper(self) -> bool:
         return posix.getppid() == self.upper[0]
@@ -103,12 +116,16 @@ class Lower(End):
         posix.setsid()
         for hold in holds:
             self.share(hold)
-        tokens = [decode(format_token(self.run.named[name])) for name in self.run.record.shown_names]
+        tokens = [
+            decode(format_token(self.run.named[name])) for name in self.run.record.shown_names
+        ]
         self.say("begin", child, monotonic(), *[token.replace(" ", ",") for token in tokens])
         self.wake()  # it takes the descriptors: those on their way count against RLIMIT_NOFILE
         load_prctl()(SET_PDEATHSIG, WAKE_SIGNAL)
         if not self.has_upper():
-            raise SoloError(f"{self.run.names[0]}: pid {self.upper[0]}, which started this launcher, was killed")
+            raise SoloError(
+                f"{self.run.names[0]}: pid {self.upper[0]}, which started this launcher, was killed"
+            )
 
     def share(self, hold: "Any") -> None:
         """Send the descriptors of a hold, and the name of its file. Raises OSError."""
@@ -132,7 +149,9 @@ class Lower(End):
         self.say("spare", *process)
 
     def collect(self, pid: int, status: int, child: Child) -> bool:
-        """Report a state of the command. Return whether that is all: the upper one stops, as it has the terminal."""
+        """Report a state of the command. Return whether that is all: the upper one stops, as it has
+        the terminal.
+        """
         if pid != child.pid or child.status is not None:
             return False
         if posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status):
@@ -144,7 +163,9 @@ class Lower(End):
         return False
 
     def react(self, info: "Any", child: Child) -> None:
-        """Act on a signal, or on those that the upper one passes on; on one that came both ways only once."""
+        """Act on a signal, or on those that the upper one passes on; on one that came both ways
+        only once.
+        """
         is_process = info.si_code <= 0
         if is_process and info.si_pid == self.upper[0]:
             self.obey(child)
@@ -167,7 +188,9 @@ class Lower(End):
             child.termination.kill(child)
 
     def is_copy(self, info: "Any", is_passed_on: bool) -> bool:
-        """Return whether the same sender's signal has come the other way just before, as one to all processes does."""
+        """Return whether the same sender's signal has come the other way just before, as one to all
+        processes does.
+        """
         key, now = (info.si_signo, info.si_pid), monotonic()
         before = self.recent.pop(key, None)
         if before is not None and before[0] != is_passed_on and now - before[1] < TOGETHER:
@@ -179,20 +202,29 @@ class Lower(End):
         self.say("void")
 
     def ended(self, run: "Any") -> None:
-        """Say how the run ended. The upper one then waits only for us, not for what we leave, as a watcher of --notify."""
+        """Say how the run ended. The upper one then waits only for us, not for what we leave, as a
+        watcher of --notify.
+        """
         self.say("end", run.status if run.outcome is None else run.outcome << 8)
         if run.plan.is_socket or self.has_stopped:
-            self.wake(SIGCONT)  # a stopped one would keep the caller waiting, and the address of a socket bound
+            self.wake(
+                SIGCONT
+            )  # a stopped one would keep the caller waiting, and the address of a socket bound
 
 
 class Kept:
-    """A hold that the lower process shared: `descriptors`, of which the first is locked, and the name of a `file` or ""."""
+    """A hold that the lower process shared: `descriptors`, of which the first is locked, and the
+    name of a `file` or "".
+    """
 
     def __init__(self, descriptors: "list[int]", file: str) -> None:
-        self.descriptors, self.file = descriptors, file
+        self.descriptors = descriptors
+        self.file = file
 
     def release(self) -> None:
-        """Release it as a Ticket does: where nobody can look for the command's process, a ticket without a lock is not dead."""
+        """Release it as a Ticket does: where nobody can look for the command's process, a ticket
+        without a lock is not dead.
+        """
         try:
             if self.file:
                 posix.unlink(self.file, dir_fd=self.descriptors[1])
@@ -215,14 +247,22 @@ class Upper(End):
         self.lower = lower
         self.termination = termination
         self.has_lower_ended = False
-        self.heard: set[bytes] = set()  # whether all have `started`, the tree is `over`, or the start is `void`
+        self.heard: set[bytes] = (
+            set()
+        )  # whether all have `started`, the tree is `over`, or the start is `void`
         self.end: int | None = None  # the status of waitpid(2) with which all ended
         self.began = 0.0  # on the monotonic clock
-        self.unheard: list[tuple[Any, bool]] = []  # passed on and not answered yet; whether it was forwarded
+        self.unheard: list[
+            tuple[Any, bool]
+        ] = []  # passed on and not answered yet; whether it was forwarded
 
     def stand_by(self) -> None:
-        """Forward signals until the lower process has ended; if it was killed, go on. Does not return."""
-        kept = [fd for each in (self, *self.run.listeners) for fd in getattr(each, "descriptors", ())]
+        """Forward signals until the lower process has ended; if it was killed, go on. Does not
+        return.
+        """
+        kept = [
+            fd for each in (self, *self.run.listeners) for fd in getattr(each, "descriptors", ())
+        ]
         supervise.close_descriptors([2, *kept])
         supervise.leave_directory()
         child = Child(self.lower, 0, -1)
@@ -236,7 +276,7 @@ class Upper(End):
             self.run.finish()
         supervise.mirror(status)
 
-    # --- as the termination of its Child -----------------------------------------------------------------------
+    # --- as the termination of its Child----------------------------------------------------------
 
     def has_descendants(self) -> bool:
         return not self.has_lower_ended
@@ -244,7 +284,7 @@ class Upper(End):
     def find_left(self) -> None:
         return None
 
-    # --- as its pair -------------------------------------------------------------------------------------------
+    # --- as its pair------------------------------------------------------------------------------
 
     def react(self, info: "Any", child: Child) -> None:
         """Act on a signal: pass it on; stop with the command."""
@@ -325,15 +365,23 @@ class Upper(End):
         for listener in self.run.own_listeners:
             if isinstance(listener, Journal):
                 names = listener.record.shown_names
-                listener.begin(child.pid, self.began, dict(zip(names, [token.replace(b",", b" ") for token in tokens])))
+                listener.begin(
+                    child.pid,
+                    self.began,
+                    dict(zip(names, [token.replace(b",", b" ") for token in tokens])),
+                )
 
     def take_over(self, child: Child, status: int) -> None:
-        """Go on as the launcher, as the other one was killed: now the command is our child, unless that has reaped it."""
+        """Go on as the launcher, as the other one was killed: now the command is our child, unless
+        that has reaped it.
+        """
         plan, termination = self.run.plan, self.termination
         self.run.process, self.run.pid, self.run.termination = child, child.pid, termination
         child.termination, child.send = termination, posix.kill
         try:
-            ended = posix.waitid(posix.P_PID, child.pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
+            ended = posix.waitid(
+                posix.P_PID, child.pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT
+            )
             if ended is not None and ended.si_status in supervise.UNSTARTED:
                 child.is_refused = not supervise.has_executed(child.pid)
         except ChildProcessError:
@@ -348,16 +396,20 @@ class Upper(End):
             supervise.act(info, is_forwarded, child)
         if child.status is None or termination.has_descendants():
             left = f"pid {child.pid}" if child.status is None else "what it left behind"
-            say_promptly(f"{termination.name}: its launcher, pid {self.lower}, was killed: {what} {left}")
+            say_promptly(
+                f"{termination.name}: its launcher, pid {self.lower}, was killed: {what} {left}"
+            )
 
 
 def go_on_below(run: "Any") -> Lower:
-    """Return in the lower process of a Run whose record is that of the upper one. There, stand by, and end as the lower
-    one. Raises SoloError, OSError.
+    """Return in the lower process of a Run whose record is that of the upper one. There, stand by,
+    and end as the lower one. Raises SoloError, OSError.
     """
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
     disposition = _signal.signal(SIGCHLD, SIG_DFL)
-    termination = Termination(run.plan)  # of the upper process, which may have children from before its exec
+    termination = Termination(
+        run.plan
+    )  # of the upper process, which may have children from before its exec
     timers = [_signal.setitimer(which, 0) for which in TIMERS]  # no child inherits them
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
     try:
@@ -369,13 +421,17 @@ def go_on_below(run: "Any") -> Lower:
         try:
             Upper(run, ours, pid, termination).stand_by()
         except BaseException:
-            supervise.mirror(posix.waitpid(pid, 0)[1])  # as memory ran out, perhaps: the lower one goes on
+            supervise.mirror(
+                posix.waitpid(pid, 0)[1]
+            )  # as memory ran out, perhaps: the lower one goes on
         finally:
             posix._exit(SoloError.status)
     ours.close()
     record = run.record
     record.outer, record.launcher = record.launcher, read_self()
-    load_prctl()(SET_PDEATHSIG, SIGKILL)  # until the command starts: to kill the upper one ends the wait
+    load_prctl()(
+        SET_PDEATHSIG, SIGKILL
+    )  # until the command starts: to kill the upper one ends the wait
     lower = Lower(run, theirs, record.outer)
     if not lower.has_upper():
         posix._exit(SoloError.status)

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SET_PDEATHSIG, GET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 2, 36
-loaded: "list[Callable[[int, object], None]]" = []  # at most one: to make a type of ctypes takes 0.3 ms
+# at most one: to make a type of ctypes takes 0.3 ms
+loaded: "list[Callable[[int, object], None]]" = []
 
 
 def load_prctl() -> "Callable[[int, object], None]":
-    """Return prctl(2) as a function that raises OSError. Raises SoloError if the C library cannot be called."""
+    """Return prctl(2) as a function that raises OSError. Raises SoloError if the C library cannot
+    be called.
+    """
     if loaded:
         return loaded[0]
     try:
@@ -38,9 +41,11 @@ def load_prctl() -> "Callable[[int, object], None]":
 
 
 def make_die_with() -> "Callable[[int], None]":
-    """Return a function that a forked child calls with the launcher's pid: it gets SIGKILL when the launcher dies.
+    """Return a function that a forked child calls with the launcher's pid: it gets SIGKILL when the
+    launcher dies.
 
-    Raises SoloError if prctl(2) fails here: the child could then only end without running its command.
+    Raises SoloError if prctl(2) fails here: the child could then only end without running its
+    command.
     """
     prctl = load_prctl()
     from _ctypes import byref
@@ -52,11 +57,15 @@ def make_die_with() -> "Callable[[int], None]":
         prctl(GET_PDEATHSIG, byref(ours))
         prctl(SET_PDEATHSIG, ours.value)
     except OSError as error:
-        raise SoloError(f"cannot make the command die with its launcher: prctl: {error.strerror}") from None
+        raise SoloError(
+            f"cannot make the command die with its launcher: prctl: {error.strerror}"
+        ) from None
 
     def die_with(launcher: int) -> None:
         prctl(SET_PDEATHSIG, SIGKILL)
-        if posix.getppid() != launcher:  # the launcher died before; the parent is then init or a subreaper
+        if (
+            posix.getppid() != launcher
+        ):  # the launcher died before; the parent is then init or a subreaper
             posix._exit(SoloError.status)
 
     return die_with
@@ -67,4 +76,6 @@ def become_subreaper() -> None:
     try:
         load_prctl()(SET_CHILD_SUBREAPER, 1)
     except OSError as error:
-        raise SoloError(f"cannot adopt the command's descendants (--tree): prctl: {error.strerror}") from None
+        raise SoloError(
+            f"cannot adopt the command's descendants (--tree): prctl: {error.strerror}"
+        ) from None

@@ -1,7 +1,8 @@
 """A process that gets a signal: identified by its pid and start time, and signaled through a pidfd.
 
-Without pidfds (before Linux 5.3, a seccomp filter, an old Python) kill(2) sends the signal between two checks of the start
-time. A process that gets the pid after the first may get the signal; the second then reports it.
+Without pidfds (before Linux 5.3, a seccomp filter, an old Python) kill(2) sends the signal between
+two checks of the start time. A process that gets the pid after the first may get the signal; the
+second then reports it.
 """
 
 import _signal
@@ -23,9 +24,15 @@ class Recipient:
 
     __slots__ = ("mine", "pid", "pidfd", "process", "theirs")
 
-    def __init__(self, process: "tuple[int, int]", theirs: Origin = HERE, mine: Origin = HERE) -> None:
-        """Find the recorded process. Raises ProcessLookupError if it is gone, SoloError if it is hidden."""
-        self.process, self.theirs, self.mine = process, theirs, mine
+    def __init__(
+        self, process: "tuple[int, int]", theirs: Origin = HERE, mine: Origin = HERE
+    ) -> None:
+        """Find the recorded process. Raises ProcessLookupError if it is gone, SoloError if it is
+        hidden.
+        """
+        self.process = process
+        self.theirs = theirs
+        self.mine = mine
         self.pid = find_pid(process, theirs, mine)
         if self.pid <= 0:
             raise self.make_error("it cannot be seen from here")
@@ -40,7 +47,9 @@ class Recipient:
             self.send(SIGCONT)
 
     def send(self, signal: int) -> None:
-        """Send `signal`. Raises ProcessLookupError if the process is gone, another OSError or SoloError."""
+        """Send `signal`. Raises ProcessLookupError if the process is gone, another OSError or
+        SoloError.
+        """
         try:
             if self.pidfd is not None:
                 return _signal.pidfd_send_signal(self.pidfd, signal)
@@ -59,7 +68,9 @@ class Recipient:
             raise self.make_error("another process got its pid, and perhaps the signal")
 
     def verify(self) -> None:
-        """Verify that the process is the recorded one. Raises ProcessLookupError if it is gone, SoloError if it is hidden."""
+        """Verify that the process is the recorded one. Raises ProcessLookupError if it is gone,
+        SoloError if it is hidden.
+        """
         try:
             if read_stat(self.pid).is_same(self.process[1], self.theirs, self.mine):
                 return
@@ -83,7 +94,9 @@ class Recipient:
     def make_error(self, reason: str) -> SoloError:
         from solo.process.owners import describe_pid
 
-        return SoloError(f"cannot end pid {describe_pid(self.process, self.theirs, self.mine)}: {reason}")
+        return SoloError(
+            f"cannot end pid {describe_pid(self.process, self.theirs, self.mine)}: {reason}"
+        )
 
     def __enter__(self) -> "Recipient":
         return self

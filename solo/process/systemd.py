@@ -1,4 +1,6 @@
-"""Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager signals the launcher."""
+"""Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager
+signals the launcher.
+"""
 
 import _signal
 
@@ -9,10 +11,12 @@ NOT_TWICE = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one o
 
 
 def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
-    """Return whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid` of it.
+    """Return whether `manager` has sent `signal` not only to us, the main process of our unit, but
+    also to `pid` of it.
 
-    While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it, by default to all
-    processes: assume so if `pid` notices a second signal to end, which may mean "at once". Others do no harm twice.
+    While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it,
+    by default to all processes: assume so if `pid` notices a second signal to end, which may mean
+    "at once". Others do no harm twice.
     """
     try:
         group = read_file("/proc/self/cgroup", 65536)
@@ -24,12 +28,20 @@ def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
     answer = ask("--user" if manager > 1 else "--system", unit) if unit else []
     if "ActiveState=deactivating" in answer:
         return "KillMode=control-group" in answer
-    masks = read_status(pid, b"SigCgt:") + read_status(pid, b"SigBlk:")  # to a process without it, two are one
-    return bool(answer) and signal in NOT_TWICE and any(int(mask, 16) >> signal - 1 & 1 for mask in masks)
+    masks = read_status(pid, b"SigCgt:") + read_status(
+        pid, b"SigBlk:"
+    )  # to a process without it, two are one
+    return (
+        bool(answer)
+        and signal in NOT_TWICE
+        and any(int(mask, 16) >> signal - 1 & 1 for mask in masks)
+    )
 
 
 def find_unit(group: str) -> str:
-    """Return the unit in a /proc/PID/cgroup: the last part of its path in systemd's hierarchy, or ""."""
+    """Return the unit in a /proc/PID/cgroup: the last part of its path in systemd's hierarchy, or
+    "".
+    """
     for membership in group.split("\n"):
         if membership.startswith("0::") or ":name=systemd:" in membership:
             for part in reversed(membership.split(":", 2)[2].split("/")):
@@ -44,7 +56,9 @@ def ask(scope: str, unit: str) -> list[str]:
 
     words = ["systemctl", scope, "show", "--property=KillMode,ActiveState", "--", unit]
     try:
-        answer = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True)
+        answer = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True
+        )
         return answer.stdout.split()
     except (OSError, subprocess.SubprocessError):
         return []

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from solo.tickets import Ticket
 
 
-def end(ticket: "Ticket", process: Process, signal: int, announce: "Callable[[], None] | None" = None) -> None:
-    """Send `signal` to (pid, start) of the record of `ticket`, and SIGCONT if it is stopped. Do nothing if it is gone.
+def end(
+    ticket: "Ticket", process: Process, signal: int, announce: "Callable[[], None] | None" = None
+) -> None:
+    """Send `signal` to (pid, start) of the record of `ticket`, and SIGCONT if it is stopped. Do
+    nothing if it is gone.
 
-    Call `announce` just before, if the signal is permitted. Raises SoloError as open_recipient does, or if it is not.
+    Call `announce` just before, if the signal is permitted. Raises SoloError as open_recipient
+    does, or if it is not.
     """
     if process[0] <= 0:
         raise SoloError("cannot end the holder: it cannot be seen from here")
@@ -32,13 +36,17 @@ def end(ticket: "Ticket", process: Process, signal: int, announce: "Callable[[],
     except ProcessLookupError:
         pass
     except OSError as error:
-        raise SoloError(f"cannot end pid {find_pid(process, *find_origins(ticket))}: {error.strerror}") from None
+        raise SoloError(
+            f"cannot end pid {find_pid(process, *find_origins(ticket))}: {error.strerror}"
+        ) from None
 
 
 def open_recipient(ticket: "Ticket", process: Process) -> Recipient:
-    """Return the Recipient of (pid, start) of the record of `ticket`: of every signal to a process of a record.
+    """Return the Recipient of (pid, start) of the record of `ticket`: of every signal to a process
+    of a record.
 
-    Raises ProcessLookupError if it is gone, SoloError if it is hidden or the ticket's owner could not have signalled it.
+    Raises ProcessLookupError if it is gone, SoloError if it is hidden or the ticket's owner could
+    not have signalled it.
     """
     try:
         recipient = Recipient(process, *find_origins(ticket))
@@ -52,12 +60,17 @@ def open_recipient(ticket: "Ticket", process: Process) -> Recipient:
         if recipient.is_gone():
             raise ProcessLookupError
     assert ticket.owner_uid is not None
-    why = f"its record was written by {find_user(ticket.owner_uid)}, a user that could not have signalled it"
+    why = (
+        f"its record was written by {find_user(ticket.owner_uid)}, a user that could not have "
+        "signalled it"
+    )
     raise SoloError(f"cannot end pid {recipient.pid}: {why}")
 
 
 def send(process: Process, signal: int) -> None:
-    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped; not to one that cannot be identified."""
+    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped; not to one that
+    cannot be identified.
+    """
     try:
         with Recipient(process) as recipient:
             recipient.end(signal)
@@ -66,24 +79,36 @@ def send(process: Process, signal: int) -> None:
 
 
 def find_roots(ticket: "Ticket") -> list[int]:
-    """Return our pids of the processes under a hold: the command and its tree, or the program that holds it."""
+    """Return our pids of the processes under a hold: the command and its tree, or the program that
+    holds it.
+    """
     record = ticket.read_record()
     if record is None:
         return []
     if record.child and record.tree is not None and has_launcher(ticket):
-        return [pid for launcher in find_here(ticket, record.launcher) for pid, _ in find_children(launcher)]
+        return [
+            pid
+            for launcher in find_here(ticket, record.launcher)
+            for pid, _ in find_children(launcher)
+        ]
     return find_here(ticket, record.child or record.launcher)
 
 
 def find_here(ticket: "Ticket", process: Process) -> list[int]:
-    """Return [our pid of (pid, start)] in the record of `ticket`; [] if it is gone or the record is not believed."""
+    """Return [our pid of (pid, start)] in the record of `ticket`; [] if it is gone or the record is
+    not believed.
+    """
     theirs, mine = find_origins(ticket)
     pid = find_pid(process, theirs, mine)
-    return [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
+    return (
+        [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
+    )
 
 
 def is_holder(pid: int) -> bool:
-    """Return whether a process is a holder, of `solo hold` or of a nested run: what it waits for may be in no tree."""
+    """Return whether a process is a holder, of `solo hold` or of a nested run: what it waits for
+    may be in no tree.
+    """
     try:
         return read_file(f"/proc/{pid}/comm") == HOLDER + b"\n"
     except OSError:
@@ -96,7 +121,9 @@ def find_children(pid: int) -> list[Process]:
 
 
 def find_descendants(pid: int, besides: "Container[Process]" = ()) -> list[Process]:
-    """Return [(pid, start)] of the living descendants of `pid`, without holders, and without `besides` and their descendants."""
+    """Return [(pid, start)] of the living descendants of `pid`, without holders, and without
+    `besides` and their descendants.
+    """
     children: dict[int, list[Stat]] = {}
     for stat in read_all():
         if (stat.pid, stat.start) not in besides:

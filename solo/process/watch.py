@@ -1,4 +1,6 @@
-"""Waits for processes that hold no lock of solo, or for one of several tickets; finds the owner of a lock."""
+"""Waits for processes that hold no lock of solo, or for one of several tickets; finds the owner of
+a lock.
+"""
 
 import posix
 import select
@@ -24,7 +26,8 @@ IN_ATTRIB = 4  # of inotify(7): the number of links changed, among other attribu
 
 
 def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
-    """Block until one of `tickets` may no longer be in the way. Return False if the deadline passed first.
+    """Block until one of `tickets` may no longer be in the way. Return False if the deadline passed
+    first.
 
     True means "look again", not "free": if a ticket cannot be watched, this is only a pause.
     """
@@ -53,8 +56,9 @@ def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
 
 
 def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], bool]":
-    """Return new descriptors, one of which is readable once a ticket kept as a file may have ended, and whether they report
-    every end. `is_orphan`: its launcher has ended. Raises ProcessLookupError if it is no longer in the way.
+    """Return new descriptors, one of which is readable once a ticket kept as a file may have ended,
+    and whether they report every end. `is_orphan`: its launcher has ended. Raises
+    ProcessLookupError if it is no longer in the way.
     """
     record = ticket.read_record()
     if record is None:
@@ -65,11 +69,14 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
     except ProcessLookupError:
         if process and record.descriptor is None:
             raise
-        pidfd = None  # a child of the launcher has the lock, just before its exec, or a descriptor has it
+        # a child of the launcher has the lock, just before its exec, or a descriptor has it
+        pidfd = None
     if pidfd is None:
         return [], False
     if process is None or record.keep is None:
-        return [pidfd], process is not None  # a launcher releases just before it exits, a program long before
+        return [
+            pidfd
+        ], process is not None  # a launcher releases just before it exits, a program long before
     removal = watch_links([ticket.fd])  # `solo release` removes the ticket while the process lives
     watches = [pidfd] if removal is None else [pidfd, removal]
     if ticket.has_left():
@@ -80,7 +87,9 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
 
 
 def open_pidfd(process: Process, theirs: Origin, mine: Origin) -> "int | None":
-    """Return a pidfd of (pid, start) in `theirs`; None if not to be had or identified. Raises ProcessLookupError: it is gone."""
+    """Return a pidfd of (pid, start) in `theirs`; None if not to be had or identified. Raises
+    ProcessLookupError: it is gone.
+    """
     pid, start = find_pid(process, theirs, mine), process[1]
     if pid <= 0:
         return None
@@ -96,7 +105,9 @@ def open_pidfd(process: Process, theirs: Origin, mine: Origin) -> "int | None":
             return pidfd
         gone = True
     except OSError:
-        gone = poll([pidfd], 0)  # else hidden: never watch or signal a process that cannot be identified
+        gone = poll(
+            [pidfd], 0
+        )  # else hidden: never watch or signal a process that cannot be identified
     close(pidfd)
     if gone:
         raise ProcessLookupError
@@ -104,7 +115,9 @@ def open_pidfd(process: Process, theirs: Origin, mine: Origin) -> "int | None":
 
 
 def watch_links(fds: "Iterable[int]") -> "int | None":
-    """Return a new descriptor, readable once the links of one of these open files change in number; None without inotify(7)."""
+    """Return a new descriptor, readable once the links of one of these open files change in number;
+    None without inotify(7).
+    """
     try:
         from solo.process.library import find_function, load_library
 
@@ -128,10 +141,12 @@ def poll(watches: "list[int]", deadline: float) -> bool:
 
 
 def wait_crowded_gate(gate: int, path: str, seen: int, patience: float, deadline: float) -> None:
-    """Block until flock(2) on the `gate` at `path` is ours. Raises Busy at the `deadline`, SoloError if it is stuck.
+    """Block until flock(2) on the `gate` at `path` is ours. Raises Busy at the `deadline`,
+    SoloError if it is stuck.
 
-    The gate is stuck if its mtime does not change for `patience` seconds: it was as `seen` a quarter of them ago. Only
-    one waiter at a time looks for the owner, because opening /proc/locks stops every flock(2) of the machine.
+    The gate is stuck if its mtime does not change for `patience` seconds: it was as `seen` a
+    quarter of them ago. Only one waiter at a time looks for the owner, because opening /proc/locks
+    stops every flock(2) of the machine.
     """
     still = pause = patience / 4
     is_leader = try_lead(gate)
@@ -157,9 +172,14 @@ def make_stuck_error(path: str, owner: int, seconds: float) -> SoloError:
 
 
 def describe_stuck(owner: int, seconds: float) -> str:
-    """Return `pid 4711 (backup.sh) has kept it locked for 10 seconds (end it: kill 4711)`; `owner` 0: not known."""
+    """Return `pid 4711 (backup.sh) has kept it locked for 10 seconds (end it: kill 4711)`; `owner`
+    0: not known.
+    """
     if not owner:
-        return f"another process has kept it locked for {seconds:.0f} seconds (continue or end that process)"
+        return (
+            f"another process has kept it locked for {seconds:.0f} seconds (continue or end "
+            "that process)"
+        )
     remedy = f"continue it: kill -CONT {owner}" if is_stopped(owner) else f"end it: kill {owner}"
     return f"{describe_process(owner)} has kept it locked for {seconds:.0f} seconds ({remedy})"
 
@@ -174,7 +194,9 @@ def describe_process(pid: int) -> str:
 
 
 def try_lead(fd: int) -> bool:
-    """Lock `fd` by fcntl(2), beside flock(2). Return False if another waiter looks for the owner."""
+    """Lock `fd` by fcntl(2), beside flock(2). Return False if another waiter looks for the
+    owner.
+    """
     try:
         lockf(fd, LOCK_EX | LOCK_NB)
         return True
@@ -191,13 +213,17 @@ def count_runnable() -> int:
 
 
 def find_lock_owner(fd: int, mark: str = " FLOCK ") -> int:
-    """Return the pid that holds flock(2) on this file, from /proc/locks with `mark`; 0 if it is not known."""
+    """Return the pid that holds flock(2) on this file, from /proc/locks with `mark`; 0 if it is not
+    known.
+    """
     stat = posix.fstat(fd)
-    file = f"{stat.st_dev >> 8 & 0xFFF:02x}:{stat.st_dev & 0xFF | stat.st_dev >> 12 & 0xFFF00:02x}:{stat.st_ino}"
+    major, minor = stat.st_dev >> 8 & 0xFFF, stat.st_dev & 0xFF | stat.st_dev >> 12 & 0xFFF00
+    file = f"{major:02x}:{minor:02x}:{stat.st_ino}"
     try:
         with open("/proc/locks") as locks:
             for lock in locks:
-                # 1: FLOCK  ADVISORY  WRITE 4711 00:2d:1234 0 EOF   (a waiter has -> after the number)
+                # 1: FLOCK  ADVISORY  WRITE 4711 00:2d:1234 0 EOF   (a waiter has -> after the
+                # number)
                 fields = lock.split()
                 if mark in lock and fields[5] == file:
                     return max(0, int(fields[4]))

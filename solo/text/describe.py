@@ -9,7 +9,14 @@ from time import time
 from solo.identity import find_pid, is_stopped
 from solo.kernel import decode, escape
 from solo.modes import SLOTS, Claim
-from solo.process.owners import describe_pid, find_origins, is_orphaned, is_trusted, needs_release, vouches
+from solo.process.owners import (
+    describe_pid,
+    find_origins,
+    is_orphaned,
+    is_trusted,
+    needs_release,
+    vouches,
+)
 from solo.text.users import find_user
 
 TYPE_CHECKING = False
@@ -24,10 +31,14 @@ if TYPE_CHECKING:
 COMMAND_WIDTH = 60  # characters
 
 
-def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True) -> str:
-    """Return `held for 3h12m by pid 4711 (backup.sh --full), usually 4m, 12 skips since: migration until noon`.
+def describe_holders(
+    tickets: list[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True
+) -> str:
+    """Return `held for 3h12m by pid 4711 (backup.sh --full), usually 4m, 12 skips since: migration
+    until noon`.
 
-    `wanted` is our own claim. What is usual, unless not `is_expected`, and the note are those of the first ticket.
+    `wanted` is our own claim. What is usual, unless not `is_expected`, and the note are those of
+    the first ticket.
     """
     known = find_usual_run(tickets[0]) if tickets[0].is_hold and is_expected else None
     usual = f", usually {format_usual(known.median, known.range)}" if known else ""
@@ -39,12 +50,14 @@ def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = N
     if tickets[0].is_hold and claims and wanted.mode == claims[0].mode == SLOTS:
         most = min(wanted.slots, *[claim.slots for claim in claims])
         slots = f"{sum(claim.take for claim in claims)} of {most} slots taken, the first "
-    text = f"{slots}{describe_state(tickets[0])}{more}{usual}{describe_skips(skips)}{describe_note(tickets[0].record)}"
-    return text + describe_release(tickets[0])
+    text = f"{slots}{describe_state(tickets[0])}{more}{usual}{describe_skips(skips)}"
+    return f"{text}{describe_note(tickets[0].record)}{describe_release(tickets[0])}"
 
 
 def find_usual_run(ticket: Ticket) -> Usual | None:
-    """Return the Usual of the command that holds by `ticket`, or will; None if it is not known. Never raises."""
+    """Return the Usual of the command that holds by `ticket`, or will; None if it is not known.
+    Never raises.
+    """
     record = ticket.record
     if record is None or record.is_kept or not ticket.queue.base:
         return None
@@ -63,7 +76,9 @@ def describe_skips(skips: int | None) -> str:
 
 
 def describe_own_skips(busy: Busy) -> str:
-    """Return `; this command line was skipped 6 times in a row` if more than the skips of the name say so, else ""."""
+    """Return `; this command line was skipped 6 times in a row` if more than the skips of the name
+    say so, else "".
+    """
     from solo.history.usual import STARVED_AFTER
 
     times = busy.own_skips + 1
@@ -78,18 +93,26 @@ def describe_note(record: Record | Busy | None) -> str:
 
 
 def describe_release(ticket: Ticket) -> str:
-    """Return ` (if it has ended: solo release nightly)` where somebody has to look, "" for any other ticket."""
+    """Return ` (if it has ended: solo release nightly)` where somebody has to look, "" for any
+    other ticket.
+    """
     if not needs_release(ticket):
         return ""
     from solo.text.remedies import quote_path
     from solo.tickets import FileQueue
 
     record = ticket.record
-    assert record is not None and ticket.owner_uid is not None and isinstance(ticket.queue, FileQueue)
+    assert (
+        record is not None and ticket.owner_uid is not None and isinstance(ticket.queue, FileQueue)
+    )
     path = ticket.queue.place.path
     # The hold of a parent is released with that of the nested name.
-    parts = {part: name for name in record.names for part in accumulate(name.split("/"), "{}/{}".format)}
-    name = parts[max([part for part in parts if path.endswith(f"/{part}")], default=record.names[0], key=len)]
+    parts = {
+        part: name for name in record.names for part in accumulate(name.split("/"), "{}/{}".format)
+    }
+    name = parts[
+        max([part for part in parts if path.endswith(f"/{part}")], default=record.names[0], key=len)
+    ]
     who = "" if posix.geteuid() in (0, ticket.owner_uid) else f"as {find_user(ticket.owner_uid)}: "
     return f" (if it has ended: {who}solo release {quote_path(name)})"
 
@@ -109,14 +132,22 @@ def describe_state(ticket: Ticket) -> str:
         return f"held for {span} by {describe_owner(ticket)}, whose launcher was killed"
     if not ticket.is_hold:
         return f"{describe_owner(ticket)} has waited for {span}"
-    path = f", by a descriptor of {escape(decode(record.descriptor[-1]))}" if record.descriptor else ""
+    path = (
+        f", by a descriptor of {escape(decode(record.descriptor[-1]))}" if record.descriptor else ""
+    )
     directory = find_directory(ticket)
-    where = f" in {escape(directory)}" if directory and directory != posix.readlink("/proc/self/cwd") else ""
+    where = (
+        f" in {escape(directory)}"
+        if directory and directory != posix.readlink("/proc/self/cwd")
+        else ""
+    )
     return f"held for {span} by {describe_owner(ticket)}{path}{where}"
 
 
 def find_directory(ticket: Ticket) -> str | None:
-    """Return the working directory of a run without -n, whose name does not say in which project it is; None if unknown."""
+    """Return the working directory of a run without -n, whose name does not say in which project it
+    is; None if unknown.
+    """
     record = ticket.record
     if record is None or not record.is_generated:
         return None
@@ -126,11 +157,15 @@ def find_directory(ticket: Ticket) -> str | None:
         directory = posix.readlink(f"/proc/{pid}/cwd") if vouches(ticket, process) else None
     except OSError:
         return None
-    return None if directory == "/" and not record.child else directory  # a launcher leaves for / when its command runs
+    return (
+        None if directory == "/" and not record.child else directory
+    )  # a launcher leaves for / when its command runs
 
 
 def describe_owner(ticket: Ticket) -> str:
-    """Return `pid 4711 (backup.sh --full)`; of an orphan or a kept hold its process. Mark claims of another user."""
+    """Return `pid 4711 (backup.sh --full)`; of an orphan or a kept hold its process. Mark claims of
+    another user.
+    """
     record = ticket.record
     assert record is not None and ticket.owner_uid is not None
     is_orphan = is_orphaned(ticket)
@@ -147,7 +182,9 @@ def describe_owner(ticket: Ticket) -> str:
     user, claimed = find_user(ticket.owner_uid), find_user(record.uid)
     if is_trusted(ticket) or claimed == user and vouches(ticket, process):
         return f"{pid} of {user} {command}"
-    return f"{user}, whose record claims {pid}{f' of {claimed}' if claimed != user else ''} {command}"
+    return (
+        f"{user}, whose record claims {pid}{f' of {claimed}' if claimed != user else ''} {command}"
+    )
 
 
 def cut_command(words: Iterable[str]) -> str:

@@ -32,19 +32,36 @@ if TYPE_CHECKING:
         pair: Any
 
 
-# The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are events of the journal.
-OK, FAILED, SIGNALED, TIMED_OUT, LOST, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "running"
+# The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are
+# events of the journal.
+OK, FAILED, SIGNALED, TIMED_OUT, LOST, RUNNING = (
+    "ok",
+    "failed",
+    "signaled",
+    "timed out",
+    "lost",
+    "running",
+)
 OVERDUE = "overdue"  # of a run that goes on
 LIMIT = 4096  # characters of a value
 OUTCOME, STATUS, RAN = "SOLO_OUTCOME", "SOLO_STATUS", "SOLO_RAN"
-PID, COMMAND, SINCE, NOTE = "SOLO_HOLDER_PID", "SOLO_HOLDER_COMMAND", "SOLO_HOLDER_SINCE", "SOLO_HOLDER_NOTE"
+PID, COMMAND, SINCE, NOTE = (
+    "SOLO_HOLDER_PID",
+    "SOLO_HOLDER_COMMAND",
+    "SOLO_HOLDER_SINCE",
+    "SOLO_HOLDER_NOTE",
+)
 VALUES = OUTCOME, STATUS, RAN, PID, COMMAND, SINCE, NOTE
 
 
 class Event:
-    """An event `kind` of the journal, about `names`. `text` is one line; `values` has some of VALUES, as text."""
+    """An event `kind` of the journal, about `names`. `text` is one line; `values` has some of
+    VALUES, as text.
+    """
 
-    def __init__(self, kind: bytes, names: list[str], text: str, is_bad: bool, values: dict[str, str]) -> None:
+    def __init__(
+        self, kind: bytes, names: list[str], text: str, is_bad: bool, values: dict[str, str]
+    ) -> None:
         self.kind = kind
         self.names = names
         self.text = escape(text)
@@ -53,7 +70,9 @@ class Event:
 
 
 class Listener:
-    """A listener that also hears of refusals from before there is a Run. The launcher sets `run`."""
+    """A listener that also hears of refusals from before there is a Run. The launcher sets
+    `run`.
+    """
 
     def __init__(self, typed: "dict[str, Any]") -> None:
         self.typed = typed
@@ -74,15 +93,26 @@ def make_start(run: "Run") -> Event:
 def make_overdue(run: "Run", seconds: float, usual: str) -> Event:
     """Return the event of a run that goes on after `seconds`, much longer than the `usual` ones."""
     span = format_duration(seconds)
-    text = f"{' '.join(run.names)}: pid {run.pid} is overdue: it has run for {span}, usually {usual}"
+    text = (
+        f"{' '.join(run.names)}: pid {run.pid} is overdue: it has run for {span}, usually {usual}"
+    )
     return Event(OVERDUE.encode(), run.names, text, True, {OUTCOME: OVERDUE, RAN: f"{seconds:.3f}"})
 
 
 def make_end(run: "Run") -> Event:
-    verb = {errors.TIMED_OUT: "timed out and ended", errors.LEASE_LOST: "lost its lease and ended", None: "ended"}
-    text = f"{' '.join(run.names)}: pid {run.pid} {verb[run.outcome]} {describe_end(run.code, run.seconds)}"
+    verb = {
+        errors.TIMED_OUT: "timed out and ended",
+        errors.LEASE_LOST: "lost its lease and ended",
+        None: "ended",
+    }
+    text = (
+        f"{' '.join(run.names)}: pid {run.pid} {verb[run.outcome]} "
+        f"{describe_end(run.code, run.seconds)}"
+    )
     values = {
-        OUTCOME: name_end(run.code, run.outcome == errors.TIMED_OUT, run.outcome == errors.LEASE_LOST),
+        OUTCOME: name_end(
+            run.code, run.outcome == errors.TIMED_OUT, run.outcome == errors.LEASE_LOST
+        ),
         STATUS: str(run.outcome or (run.code if run.code >= 0 else 128 - run.code)),
         RAN: f"{run.seconds:.3f}",
     }
@@ -102,14 +132,18 @@ def make_refusal(error: SoloError, names: list[str]) -> Event:
 
 
 def find_holder(busy: Busy) -> dict[str, str]:
-    """Return the known values of the first holder, without a pid about which the ticket's owner is not believed."""
+    """Return the known values of the first holder, without a pid about which the ticket's owner is
+    not believed.
+    """
     from solo.text.tables import format_time, make_row
 
     values = {SINCE: format_time(busy.since) or "", NOTE: busy.note}
     if busy.tickets:
         row = make_row(busy.name, "", busy.tickets[0], busy.tickets[0].record)
         pid = row["child"] if row["state"] == "orphaned" else row["launcher"] or row["child"]
-        values.update({PID: str(pid or ""), COMMAND: " ".join(row["command"]), NOTE: row["note"] or ""})
+        values.update(
+            {PID: str(pid or ""), COMMAND: " ".join(row["command"]), NOTE: row["note"] or ""}
+        )
     return values
 
 
@@ -121,7 +155,9 @@ def name_end(code: int, is_timed_out: bool, is_lost: bool) -> str:
 
 
 def describe_end(exit_code: int, seconds: float) -> str:
-    """Return `with exit status 3 after 3h12m`, or `by SIGKILL after 3h12m` for a negative code, as in Popen."""
+    """Return `with exit status 3 after 3h12m`, or `by SIGKILL after 3h12m` for a negative code, as
+    in Popen.
+    """
     how = f"by {name_signal(-exit_code)}" if exit_code < 0 else f"with exit status {exit_code}"
     return f"{how} after {format_duration(seconds)}"
 

@@ -1,4 +1,6 @@
-"""Hints for users of flock(1) and other tools: what to type instead of their options and words. For errors only."""
+"""Hints for users of flock(1) and other tools: what to type instead of their options and words. For
+errors only.
+"""
 
 import os
 from collections.abc import Collection, Iterable, Iterator
@@ -43,7 +45,8 @@ OTHER_WORDS = {
 MEANINGS = {word: f"solo {meant}" for meant, words in OTHER_WORDS.items() for word in words.split()}
 # Options of a guarded run that `solo hold` cannot have, by the reason.
 HOLD_REASONS = {
-    "an engine could not end the process before its lease is over, and a socket ends with its process": "--via",
+    "an engine could not end the process before its lease is over, and a socket ends with its "
+    "process": "--via",
     "an engine could not end the process before its lease is over": "--ttl",
     "no descriptor of solo stays open": "--flock --fcntl",
     "solo does not end the process; --for limits the hold": "--timeout",
@@ -52,41 +55,60 @@ HOLD_REASONS = {
     "nothing runs; solo list shows the hold": "--verbose",
     "type the name as it is: solo hold --pid PID NAME": "--name",
 }
-SHELL_WORDS = "cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split()
+SHELL_WORDS = "cd export source . : eval set unset ulimit umask alias exec trap".split()
+SHELL_WORDS += "read shift exit if for while".split()
 SHELL_SIGNS = frozenset(" ;|&<>$`*")
-UNITS_OF_TIME = frozenset("s sec secs second seconds m min mins minute minutes h hour hours d day days".split())
+UNITS_OF_TIME = frozenset(
+    "s sec secs second seconds m min mins minute minutes h hour hours d day days".split()
+)
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SHORTEST_GUESS = 3  # letters
 
 
 def explain_missing_command(word: str, folders: str) -> str:
-    """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the PATH; else the PATH."""
+    """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the
+    PATH; else the PATH.
+    """
     hints = {
         f"it was taken as COMMAND; did you mean {MEANINGS.get(word)}?": word in MEANINGS,
         "it is a word of the shell: use sh -c": word in SHELL_WORDS,
-        "it starts with a typographic dash, which was taken as COMMAND: type -": word and word[0] in DASHES,
-        "it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h": word.lower() in UNITS_OF_TIME,
+        "it starts with a typographic dash, which was taken as COMMAND: type -": word
+        and word[0] in DASHES,
+        "it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h": word.lower()
+        in UNITS_OF_TIME,
         "it is a line for the shell: use sh -c": not SHELL_SIGNS.isdisjoint(word),
         "to set a variable use env": "=" in word,
     }
     hint = next((f" ({hint})" for hint, applies in hints.items() if applies), "")
-    return hint or suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})" * bool(word)
+    return (
+        hint or suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})" * bool(word)
+    )
 
 
 def explain_lock_file(word: str, following: str) -> str:
-    """Return a hint if `solo FILE COMMAND` was typed as for flock(1): FILE looks like a lock file, or is empty."""
+    """Return a hint if `solo FILE COMMAND` was typed as for flock(1): FILE looks like a lock file,
+    or is empty.
+    """
     try:
         is_lock = not os.stat(word).st_size
     except (OSError, ValueError):
         is_lock = False
     is_lock = is_lock or "/" in word and "lock" in word or word.endswith((".lock", ".lck", ".pid"))
-    return f" (solo needs no lock file, as flock(1) does: solo -- {following} ...)" if following and is_lock else ""
+    return (
+        f" (solo needs no lock file, as flock(1) does: solo -- {following} ...)"
+        if following and is_lock
+        else ""
+    )
 
 
 def explain_option(flag: str, known: Collection[str]) -> str:
-    """Return ` (HINT)` about the probable meaning of an option that is not `known`, or where the known ones are."""
+    """Return ` (HINT)` about the probable meaning of an option that is not `known`, or where the
+    known ones are.
+    """
     if "--for" in known:
-        long = next((f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag)
+        long = next(
+            (f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag
+        )
         for reason, options in HOLD_REASONS.items():
             if long in options.split():
                 return f" of solo hold ({reason})"
@@ -110,7 +132,8 @@ def find_earlier_spellings(words: Iterable[str]) -> Iterator[str]:
     flags = {word.partition("=")[0] for word in words}
     for option in LAUNCHER_OPTIONS:
         if option.part and f"--{option.part.flag}" in flags:
-            yield f"--{option.part.flag} is {option.part.title} now: --{option.flag} {option.metavar}"
+            part = option.part
+            yield f"--{part.flag} is {part.title} now: --{option.flag} {option.metavar}"
 
 
 def suggest(word: str, words: Collection[str], prefix: str = "") -> str:
@@ -126,7 +149,9 @@ def suggest(word: str, words: Collection[str], prefix: str = "") -> str:
 
 
 def warn_of_date(name: str, command: list[str]) -> None:
-    """Warn if a name was made from a command with a date: runs of different days do not exclude each other."""
+    """Warn if a name was made from a command with a date: runs of different days do not exclude
+    each other.
+    """
     import re
 
     looks = re.compile(r"\d{8}|\b(19|20)\d\d[-_./]\d\d[-_./]\d\d\b")  # like the output of $(date)

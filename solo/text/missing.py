@@ -1,15 +1,25 @@
-"""The libraries that only subcommands need, and the message if one is missing: with how to get all that are."""
+"""The libraries that only subcommands need, and the message if one is missing: with how to get all
+that are.
+"""
 
 import importlib.util
 import os
 import sys
 
-LIBRARIES = {"typer": "typer>=0.15.4", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
-# fmt: off
+LIBRARIES = {
+    "typer": "typer>=0.15.4",
+    "rich": "rich>=13.3.1",
+    "psutil": "psutil>=5.9.4",
+}  # as in pyproject.toml
 OF_TYPER = (  # what it needs
-    "click", "typing_extensions", "annotated_doc", "pydantic", "pydantic_core", "annotated_types", "typing_inspection",
+    "click",
+    "typing_extensions",
+    "annotated_doc",
+    "pydantic",
+    "pydantic_core",
+    "annotated_types",
+    "typing_inspection",
 )
-# fmt: on
 
 
 def describe_missing(name: "str | None") -> str:
@@ -17,16 +27,24 @@ def describe_missing(name: "str | None") -> str:
     module = str(name).partition(".")[0]
     library = "typer" if module in OF_TYPER else module
     if library not in LIBRARIES:
-        remedy = " (apt install python3: python3-minimal is not enough)" if os.path.exists("/usr/bin/apt") else ""
+        remedy = (
+            " (apt install python3: python3-minimal is not enough)"
+            if os.path.exists("/usr/bin/apt")
+            else ""
+        )
         return f"module {name} is missing: Python, or solo, is not wholly installed{remedy}"
     lacking = {
-        f"python3-{key}": LIBRARIES[key] for key in LIBRARIES if key == library or not importlib.util.find_spec(key)
+        f"python3-{key}": LIBRARIES[key]
+        for key in LIBRARIES
+        if key == library or not importlib.util.find_spec(key)
     }
     return f"this subcommand needs {library} (install: {describe_install(lacking)})"
 
 
 def describe_install(requirements: dict[str, str]) -> str:
-    """Return a command that installs libraries: the keys, Debian's packages, with apt, or the values with pip."""
+    """Return a command that installs libraries: the keys, Debian's packages, with apt, or the
+    values with pip.
+    """
     if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
         return "apt install " + " ".join(requirements)
     import shlex  # python3-minimal lacks it

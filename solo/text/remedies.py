@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         shared: bool
 
 
-# Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other units' tickets.
+# Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other
+# units' tickets.
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
-# Its user exists only while a unit runs: units that exclude each other need the same one, and the same directory.
+# Its user exists only while a unit runs: units that exclude each other need the same one, and the
+# same directory.
 DYNAMIC_UNIT = f"User={{0}} {IN_A_UNIT.format('{1}')} Environment=SOLO_DIR=/run/{{1}}"
 ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 ELSEWHERE = "choose another place with --dir or SOLO_DIR"
@@ -41,15 +43,21 @@ def explain_no_home(uid: int) -> str:
 
 
 def give_place(uid: int) -> str:
-    """Return what root types to give a user without a home of its own a default directory of names."""
+    """Return what root types to give a user without a home of its own a default directory of
+    names.
+    """
     return f"as root: install -d -m 700 -o {uid} {USERS_PLACE}/{uid}"
 
 
 def explain(path: str, error: OSError, asked: object = True) -> str:
-    """Return why a directory cannot be used, and a remedy. It was `asked` for; True: unless it is the default one."""
+    """Return why a directory cannot be used, and a remedy. It was `asked` for; True: unless it is
+    the default one.
+    """
     reason, uid = str(error.strerror), os.geteuid()
     if asked is True:
-        default = (f"{USERS_PLACE}/{uid}/", f"{find_home(uid)}{HOME_PLACE}/") if uid else f"{ROOT_PLACE}/"
+        default = (
+            (f"{USERS_PLACE}/{uid}/", f"{find_home(uid)}{HOME_PLACE}/") if uid else f"{ROOT_PLACE}/"
+        )
         asked = not f"{path}/".startswith(default)
     if error.errno in (ENOSPC, EDQUOT, EROFS):
         first = f"{ELSEWHERE}; " if asked else ""
@@ -73,7 +81,9 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
 
 
 def choose_writable(path: str, uid: int) -> str:
-    """Return the settings with which a unit can write in `path`, and what separates them from another remedy."""
+    """Return the settings with which a unit can write in `path`, and what separates them from
+    another remedy.
+    """
     if path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/"):
         return f"in a unit: {IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}; "
     ours = f"{USERS_PLACE}/{uid}"
@@ -92,7 +102,9 @@ def find_nearest(path: str) -> str:
 
 
 def blame(found: str, asked: object, path: str) -> str:
-    """Return whose `found` is, which keeps this user from the directory of names `path`, and a remedy."""
+    """Return whose `found` is, which keeps this user from the directory of names `path`, and a
+    remedy.
+    """
     # Name the real directory: root must see what a link would have it chown.
     fd = os.open(found, os.O_PATH | os.O_CLOEXEC)
     owner, real = os.fstat(fd).st_uid, os.readlink(f"/proc/self/fd/{fd}")
@@ -111,7 +123,9 @@ def blame(found: str, asked: object, path: str) -> str:
 
 
 def describe_false_root() -> str:
-    """Return why this root has no rights, and a remedy: by fakeroot(1) or in a user namespace. "" for any other root."""
+    """Return why this root has no rights, and a remedy: by fakeroot(1) or in a user namespace. ""
+    for any other root.
+    """
     real = int(read_file("/proc/self/status").partition(b"\nUid:")[2].split()[1])
     outside = real or find_outside()
     if outside is None:
@@ -119,7 +133,9 @@ def describe_false_root() -> str:
     where = "fakeroot" if real else "this user namespace"
     for place in (f"{USERS_PLACE}/{outside}", find_home(outside) + HOME_PLACE):
         if os.access(place, os.X_OK):
-            return f"{where} makes root of uid {outside}: SOLO_DIR={quote_path(place)} has its names"
+            return (
+                f"{where} makes root of uid {outside}: SOLO_DIR={quote_path(place)} has its names"
+            )
     return f"{where} makes root of uid {outside}: {ELSEWHERE}"
 
 
@@ -143,7 +159,9 @@ def explain_other_user(uid: int, path: str, asked: object) -> str:
 
 
 def explain_file(place: "Place", file: str, error: OSError) -> str:
-    """Return the reason why a file or directory in `place` cannot be used, its owner where that matters, and a remedy."""
+    """Return the reason why a file or directory in `place` cannot be used, its owner where that
+    matters, and a remedy.
+    """
     path = f"{place.path}/{file}"
     try:
         stat = os.stat(file, dir_fd=place.fd, follow_symlinks=False)
@@ -152,22 +170,35 @@ def explain_file(place: "Place", file: str, error: OSError) -> str:
     if error.errno == ENOTDIR:
         return f"it is not a directory; {explain_removal(stat.st_uid, path)}"
     kind = stat.st_mode & TYPE_MASK
-    if kind not in (IS_REGULAR, IS_DIRECTORY) or kind == IS_DIRECTORY and error.errno in (EINVAL, EISDIR):
+    if (
+        kind not in (IS_REGULAR, IS_DIRECTORY)
+        or kind == IS_DIRECTORY
+        and error.errno in (EINVAL, EISDIR)
+    ):
         return f"it is not a regular file; {explain_removal(stat.st_uid, path)}"
     if error.errno == EACCES and place.mode & S_ISGID:
         top = quote_path(path if kind == IS_DIRECTORY else place.path)
         group = os.fstat(place.fd).st_gid
-        remedy = f"chgrp -R {group} {top} && chmod -R g+rwX {top} && find {top} -type d -exec chmod g+s {{}} +"
+        remedy = (
+            f"chgrp -R {group} {top} && chmod -R g+rwX {top} && find {top} -type d -exec "
+            "chmod g+s {} +"
+        )
         return f"{error.strerror} (as root: {remedy})"
     if error.errno == EACCES and not place.shared and stat.st_uid != os.geteuid():
-        remedy = choose_remedy(place, file) if kind == IS_DIRECTORY else f"chown -h {os.geteuid()} {quote_path(path)}"
+        remedy = (
+            choose_remedy(place, file)
+            if kind == IS_DIRECTORY
+            else f"chown -h {os.geteuid()} {quote_path(path)}"
+        )
         return f"it belongs to uid {stat.st_uid} (as root: {remedy})"
     return explain(place.path, error)
 
 
 def explain_removal(uid: int, path: str) -> str:
     """Return the owner of something that is in the way, and how to remove it."""
-    return f"uid {uid} owns it ({'' if uid == os.geteuid() else 'as root: '}rm -r {quote_path(path)})"
+    return (
+        f"uid {uid} owns it ({'' if uid == os.geteuid() else 'as root: '}rm -r {quote_path(path)})"
+    )
 
 
 def quote_path(path: str) -> str:
@@ -187,7 +218,8 @@ def explain_owner(uid: int, remedy: str) -> str:
 
 def choose_remedy(place: "Place", part: str) -> str:
     """Return a command after which the directory `part` of another user in `place` can be used."""
-    # The tickets in a name keep their owner: what another user wrote must not become root's word. A journal would.
+    # The tickets in a name keep their owner: what another user wrote must not become root's word. A
+    # journal would.
     path = quote_path(f"{place.path}/{part}")
     if part[0] == ".":
         return f"rm -r {path}"
@@ -196,13 +228,26 @@ def choose_remedy(place: "Place", part: str) -> str:
 
 
 def choose_closing(place: "Place | None", may_be_shared: bool) -> str:
-    """Return the command that closes a directory in `place`, or the base, to those who should not have access."""
+    """Return the command that closes a directory in `place`, or the base, to those who should not
+    have access.
+    """
     if place is None:
-        return "chmod go-w {0}" + (", or to share it with all users: chmod +t {0}" if may_be_shared else "")
-    return "chmod +t {0}" if place.mode & S_ISVTX else "chmod o-w {0}" if place.shared else "chmod -R go-rwx {0}"
+        return "chmod go-w {0}" + (
+            ", or to share it with all users: chmod +t {0}" if may_be_shared else ""
+        )
+    return (
+        "chmod +t {0}"
+        if place.mode & S_ISVTX
+        else "chmod o-w {0}"
+        if place.shared
+        else "chmod -R go-rwx {0}"
+    )
 
 
 def explain_damage(uid: int, path: str) -> str:
     """Return the reason why a damaged ticket of user `uid` counts as held, and the remedy."""
     whose, who = ("", "") if uid == os.geteuid() else (f", of uid {uid},", "as root, ")
-    return f"it is damaged, and its command{whose} may still run ({who}once that has ended: rm {quote_path(path)})"
+    return (
+        f"it is damaged, and its command{whose} may still run ({who}once that has ended: rm "
+        f"{quote_path(path)})"
+    )

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class Stdout(FileIO):
-    """Descriptor 1. node, bun and asyncio leave O_NONBLOCK on it, for all programs that share it."""
+    """Descriptor 1. node, bun and asyncio leave O_NONBLOCK on it, for all programs that share
+    it.
+    """
 
     def write(self, data: "Any") -> int:
         """Write all of `data`. Raises OSError."""
@@ -40,7 +42,9 @@ def replace_stdout() -> None:
     """Let print() write to a Stdout, and escape what its encoding lacks. Raises UsageError."""
     buffer = BufferedWriter(open_stdout())
     is_lines = bool(sys.stdout.line_buffering)
-    sys.stdout = TextIOWrapper(buffer, sys.stdout.encoding, "backslashreplace", line_buffering=is_lines)
+    sys.stdout = TextIOWrapper(
+        buffer, sys.stdout.encoding, "backslashreplace", line_buffering=is_lines
+    )
 
 
 def write_stdout(data: bytes) -> None:

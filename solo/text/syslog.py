@@ -1,4 +1,5 @@
-"""Logs to syslog (--syslog): as fields to systemd's journal if its socket is there, else by syslog(3) as cron does.
+"""Logs to syslog (--syslog): as fields to systemd's journal if its socket is there, else by
+syslog(3) as cron does.
 
 Without a reader nothing is logged and nothing waits.
 """
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 PATH = "/dev/log"
 JOURNALD = "/run/systemd/journal/socket"
-LARGEST = 100_000  # bytes of a datagram; the kernel's limit is net.core.wmem_default, usually twice that
+LARGEST = (
+    100_000  # bytes of a datagram; the kernel's limit is net.core.wmem_default, usually twice that
+)
 MESSAGE_IDS = {
     STARTED: "1f603a0ba30c4670b3c1e80eb10e470d",
     ENDED: "4c340fe76be94a29a1bef98f3602028a",
@@ -51,13 +54,16 @@ def log(make: "Callable[..., Event]", *about: object) -> None:
             return
         syslog.openlog("solo", syslog.LOG_PID, syslog.LOG_CRON)
         syslog.syslog(priority, event.text)
-        syslog.closelog()  # else its descriptor would be closed with all others before the command runs
+        # else its descriptor would be closed with all others before the command runs
+        syslog.closelog()
     except (OSError, ValueError, ImportError):
         pass
 
 
 def send_fields(event: Event, priority: int) -> bool:
-    """Send the event to the journal of systemd. Return False if that is not possible without blocking."""
+    """Send the event to the journal of systemd. Return False if that is not possible without
+    blocking.
+    """
     sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         sender.sendto(format_fields(event, priority), JOURNALD)
@@ -69,7 +75,9 @@ def send_fields(event: Event, priority: int) -> bool:
 
 
 def format_fields(event: Event, priority: int) -> bytes:
-    """Return a datagram of systemd's native journal protocol; fields that do not fit are left out."""
+    """Return a datagram of systemd's native journal protocol; fields that do not fit are left
+    out.
+    """
     fields = [
         ("MESSAGE", event.text[:LIMIT]),
         ("MESSAGE_ID", MESSAGE_IDS[event.kind]),
@@ -92,7 +100,9 @@ def format_fields(event: Event, priority: int) -> bytes:
 
 
 def has_reader() -> bool:
-    """Return whether a line can be sent without blocking. syslog(3) itself blocks if its reader hangs."""
+    """Return whether a line can be sent without blocking. syslog(3) itself blocks if its reader
+    hangs.
+    """
     probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         probe.connect(PATH)

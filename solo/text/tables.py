@@ -1,4 +1,6 @@
-"""Prints rows: by rich on a terminal, fitted to its width, else as plain text. No cell can control the terminal."""
+"""Prints rows: by rich on a terminal, fitted to its width, else as plain text. No cell can control
+the terminal.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,16 @@ from solo.text.width import clean, cut, measure, pad
 Rows = list[list[str]]  # of cells
 Columns = Sequence[str]
 Styles = dict[str, str]  # by the text of a cell
-Change = Callable[[list[str], int], Any]  # returns the cells of a column, as they fit into some width, or None
+Change = Callable[
+    [list[str], int], Any
+]  # returns the cells of a column, as they fit into some width, or None
 
 MODES = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
 MODES |= {INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"}
 GAP = 2  # cells between two columns on a terminal
 NAME, NOTE = "NAME", "NOTE"
-# Fields of a row about its lease at an engine: seconds, seconds, and both in words if its renewal is late.
+# Fields of a row about its lease at an engine: seconds, seconds, and both in words if its renewal
+# is late.
 NO_LEASE: dict[str, Any] = {"renewed_ago": None, "free_in": None, "silent": None}
 LEAST = 16  # cells of the last column, the command
 
@@ -42,7 +47,10 @@ STEPS: tuple[tuple[str, Change], ...] = (
     (NAME, shorten(12)),
     ("MODE", lambda cells, _: None if {*cells} == {"exclusive"} else cells),
     ("LAUNCHER", lambda *_: None),
-    ("TIME", lambda cells, _: [cell.partition("-")[2] or cell for cell in cells]),  # without the year
+    (
+        "TIME",
+        lambda cells, _: [cell.partition("-")[2] or cell for cell in cells],
+    ),  # without the year
     ("USER", lambda cells, _: None if len({*cells}) == 1 else cells),
     ("DIRECTORY", shorten(12)),
     ("HOST", shorten(8)),
@@ -53,9 +61,15 @@ STEPS: tuple[tuple[str, Change], ...] = (
 
 
 def print_rows(
-    columns: Columns, rows: Sequence[Sequence[object]], styled: str = "", styles: Styles | None = None, empty: str = ""
+    columns: Columns,
+    rows: Sequence[Sequence[object]],
+    styled: str = "",
+    styles: Styles | None = None,
+    empty: str = "",
 ) -> None:
-    """Print `rows` under `columns`; without rows `empty`. `styles` are those of the values of the column `styled`."""
+    """Print `rows` under `columns`; without rows `empty`. `styles` are those of the values of the
+    column `styled`.
+    """
     lines = [[clean(cell) for cell in row] for row in rows]
     console = open_console() if lines else None
     if console:
@@ -69,7 +83,9 @@ def print_rows(
 
 
 def open_console() -> Any:
-    """Return the Console of rich on a terminal, None elsewhere, and where rich is missing: tables are plain text then."""
+    """Return the Console of rich on a terminal, None elsewhere, and where rich is missing: tables
+    are plain text then.
+    """
     if not sys.stdout.isatty():
         return None
     try:
@@ -80,7 +96,9 @@ def open_console() -> Any:
 
 
 def print_table(console: Any, columns: Columns, rows: Rows, styled: str, styles: Styles) -> None:
-    """Print clean cells as a table by rich, fitted to the terminal. Cut the last column with an ellipsis."""
+    """Print clean cells as a table by rich, fitted to the terminal. Cut the last column with an
+    ellipsis.
+    """
     from rich import box
 
     columns, rows = fit(columns, rows, console.width, GAP)
@@ -90,14 +108,28 @@ def print_table(console: Any, columns: Columns, rows: Rows, styled: str, styles:
 
 
 def make_rich(
-    columns: Columns, rows: Rows, styled: str, styles: Styles, box: Any = None, looks: Sequence[str] = ()
+    columns: Columns,
+    rows: Rows,
+    styled: str,
+    styles: Styles,
+    box: Any = None,
+    looks: Sequence[str] = (),
 ) -> Any:
-    """Return the table of rich, with columns as wide as their cells; the last one has the rest of the width."""
+    """Return the table of rich, with columns as wide as their cells; the last one has the rest of
+    the width.
+    """
     from rich.table import Table
     from rich.text import Text
 
     gap = GAP - 1 if box else GAP  # a box has one more blank
-    table = Table(box=box, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0), expand=True, row_styles=looks)
+    table = Table(
+        box=box,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, gap, 0, 0),
+        expand=True,
+        row_styles=looks,
+    )
     *fixed, last = columns
     widths = [max(map(measure, cells)) for cells in list(zip(columns, *rows))[:-1]]
     for column, width in zip(fixed, widths):
@@ -105,7 +137,12 @@ def make_rich(
     table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
     for row in rows:
         cells = zip(columns, row)
-        table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in cells))
+        table.add_row(
+            *(
+                Text(cell, styles.get(cell, "") if column == styled else "")
+                for column, cell in cells
+            )
+        )
     return table
 
 
@@ -131,15 +168,25 @@ def find_width(column: str, cells: list[str]) -> int:
 
 
 def describe_claim(claim: Any, slot: int | None) -> dict[str, Any]:
-    """Return the fields of a row that describe a Claim, or the claim of a Run. `slot` is its first slot, or None."""
+    """Return the fields of a row that describe a Claim, or the claim of a Run. `slot` is its first
+    slot, or None.
+    """
     slots, take = (claim.slots, claim.take) if claim.mode == SLOTS else (None, None)
     return {"mode": MODES[claim.mode], "slot": slot, "slots": slots, "take": take}
 
 
 def make_row(name: str, where: str, ticket: Any, record: Any) -> dict[str, Any]:
-    """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects it."""
-    # Before its command runs, a launcher that holds the name may wait at its engine, or for the second name of a pair.
-    is_waiting = not ticket.is_hold or record is not None and record.child is None and (record.via or record.is_pair)
+    """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects
+    it.
+    """
+    # Before its command runs, a launcher that holds the name may wait at its engine, or for the
+    # second name of a pair.
+    is_waiting = (
+        not ticket.is_hold
+        or record is not None
+        and record.child is None
+        and (record.via or record.is_pair)
+    )
     state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
     pids, claims = ({}, {}) if record is None else find_claims(ticket, record)
     slot = record.slot[0][0] if record and record.slot else None
@@ -163,13 +210,18 @@ def make_row(name: str, where: str, ticket: Any, record: Any) -> dict[str, Any]:
 
 
 def find_claims(ticket: Any, record: Any) -> tuple[dict[str, int], dict[str, Any]]:
-    """Return (our pids by `launcher` and `child`; what the record says but the owner of its file cannot vouch for)."""
+    """Return (our pids by `launcher` and `child`; what the record says but the owner of its file
+    cannot vouch for).
+    """
     pids: dict[str, int] = {}
     claims: dict[str, Any] = {}
     trusted = is_trusted(ticket)
     if not trusted and record.uid != ticket.owner_uid:
         claims["user"] = find_user(record.uid)
-    for key, process in (("launcher", None if record.is_kept else record.holder), ("child", record.child)):
+    for key, process in (
+        ("launcher", None if record.is_kept else record.holder),
+        ("child", record.child),
+    ):
         if process and process[0]:
             pid = find_pid(process, *find_origins(ticket))
             if pid and (trusted or vouches(ticket, process)):
@@ -186,11 +238,22 @@ def format_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def format_time(seconds: float | None) -> str | None:
     """Return a time in RFC 3339, local time, in milliseconds; None for None."""
-    return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+    return (
+        None
+        if seconds is None
+        else datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+    )
 
 
 def format_json(value: object) -> str:
-    """Return JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff."""
+    """Return JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four
+    characters, like \\xff.
+    """
     text = json.dumps(value, indent=2)
-    # The first group skips what only looks like such a byte: after a backslash, or the end of a pair of surrogates.
-    return re.sub(r"(\\\\|\\ud[89ab]..\\u....)|\\udc([89a-f].)", lambda found: found[1] or rf"\\x{found[2]}", text)
+    # The first group skips what only looks like such a byte: after a backslash, or the end of a
+    # pair of surrogates.
+    return re.sub(
+        r"(\\\\|\\ud[89ab]..\\u....)|\\udc([89a-f].)",
+        lambda found: found[1] or rf"\\x{found[2]}",
+        text,
+    )

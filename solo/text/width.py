@@ -1,4 +1,6 @@
-"""The width of text on a terminal (Unicode Standard Annex 11): some letters take two cells, combining marks none."""
+"""The width of text on a terminal (Unicode Standard Annex 11): some letters take two cells,
+combining marks none.
+"""
 
 from itertools import accumulate
 
@@ -26,7 +28,10 @@ def measure_letters(text: str) -> list[int]:
     from unicodedata import category, east_asian_width
 
     return [
-        0 if category(letter) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(letter) in ("W", "F")) for letter in text
+        0
+        if category(letter) in ("Mn", "Me", "Cf")
+        else 1 + (east_asian_width(letter) in ("W", "F"))
+        for letter in text
     ]
 
 

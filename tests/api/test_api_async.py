@@ -1,4 +1,6 @@
-"""solo.Lock in an event loop of asyncio: owners of holds, cancelled tasks, a loop that keeps running."""
+"""solo.Lock in an event loop of asyncio: owners of holds, cancelled tasks, a loop that keeps
+running.
+"""
 
 import asyncio
 import contextlib
@@ -31,7 +33,9 @@ def test_event_loop_runs_while_tasks_wait_in_order(lab, kind):
 
     asyncio.run(main())
 
-    assert len(ticks) >= 20 and order == sorted(order) and {number for _, number in order} == {0, 1, 2}
+    assert (
+        len(ticks) >= 20 and order == sorted(order) and {number for _, number in order} == {0, 1, 2}
+    )
 
 
 def test_acquire_of_a_free_lock_lets_other_tasks_run(kind):
@@ -115,13 +119,19 @@ def test_another_task_can_leave_a_block(kind):
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_wait_for_acquires_for_its_caller(files, reentrant):
-    """Before Python 3.12 wait_for() awaits in a task of its own, which has ended when it returns."""
+    """Before Python 3.12 wait_for() awaits in a task of its own, which has ended when it
+    returns.
+    """
     lock = solo.Lock("job", wait=PATIENCE, reentrant=reentrant)
 
     async def main():
         await asyncio.wait_for(lock.acquire_async(), PATIENCE)
         assert lock.locked and len(find_holders("job")) == 1
-        with contextlib.nullcontext() if reentrant else pytest.raises(solo.SoloError, match="wait for itself"):
+        with (
+            contextlib.nullcontext()
+            if reentrant
+            else pytest.raises(solo.SoloError, match="wait for itself")
+        ):
             (await asyncio.wait_for(lock.acquire_async(), PATIENCE)).release()
         lock.release()
 
@@ -129,9 +139,13 @@ def test_wait_for_acquires_for_its_caller(files, reentrant):
     assert find_holders("job") == []
 
 
-@pytest.mark.parametrize("most, options", [(1, {}), (1, {"reentrant": True}), (3, {"slots": 3})], ids=str)
+@pytest.mark.parametrize(
+    "most, options", [(1, {}), (1, {"reentrant": True}), (3, {"slots": 3})], ids=str
+)
 def test_tasks_have_holds_of_their_own(kind, most, options):
-    """The coroutines of their acquires may all come from one task, or from a callback. None waits for itself."""
+    """The coroutines of their acquires may all come from one task, or from a callback. None waits
+    for itself.
+    """
     lock, inside, slots = solo.Lock("job", wait=PATIENCE, **options), [], []
 
     async def stay(hold):
@@ -155,7 +169,9 @@ def test_tasks_have_holds_of_their_own(kind, most, options):
         await asyncio.gather(enter(), enter(), enter())
         await asyncio.gather(*(use(lock.acquire_async()) for _ in range(3)))
         made = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(lambda: made.set_result([use(lock.acquire_async()) for _ in range(3)]))
+        asyncio.get_running_loop().call_soon(
+            lambda: made.set_result([use(lock.acquire_async()) for _ in range(3)])
+        )
         await asyncio.gather(*await made)
 
     asyncio.run(main())

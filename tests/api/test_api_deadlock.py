@@ -1,4 +1,6 @@
-"""A thread or task that would wait for itself forever gets an error, whichever Lock object holds the name."""
+"""A thread or task that would wait for itself forever gets an error, whichever Lock object holds
+the name.
+"""
 
 import asyncio
 import contextlib
@@ -65,7 +67,10 @@ def test_wait_with_a_limit_or_in_another_thread_is_not_refused(lab, kind):
     with pytest.raises(solo.Busy):
         solo.Lock("job", wait=0.05).acquire()
 
-    for acquire in (solo.Lock("job", wait=PATIENCE).acquire, lambda: in_thread(lock("job").acquire)):
+    for acquire in (
+        solo.Lock("job", wait=PATIENCE).acquire,
+        lambda: in_thread(lock("job").acquire),
+    ):
         do_when(lambda: lab.count_waiting("job"), hold.release)
         hold = acquire()
     hold.release()
@@ -85,7 +90,9 @@ def test_thread_behind_more_waiters_than_descriptors_is_refused(lab, files):
         for _ in range(20):
             lab.start_waiter("data")
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 10, hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 10, hard)
+        )
         try:
             with REFUSED:
                 lock("data", shared=True).acquire()
@@ -110,7 +117,9 @@ def test_task_is_refused_but_not_another_task(kind):
 
 
 def test_acquire_that_stops_the_event_loop_of_the_holder_is_refused(kind):
-    """An acquire that is not awaited blocks the thread, and with it the task that holds the name."""
+    """An acquire that is not awaited blocks the thread, and with it the task that holds the
+    name.
+    """
 
     async def main():
         hold = await asyncio.create_task(acquire())

@@ -1,4 +1,6 @@
-"""The end of a program, and of its descriptors: a hold lasts until then, and nothing of it remains, even after SIGKILL."""
+"""The end of a program, and of its descriptors: a hold lasts until then, and nothing of it remains,
+even after SIGKILL.
+"""
 
 import os
 import time
@@ -35,17 +37,24 @@ ENDS = {
     "lock = solo.Lock('job'); lock.acquire()": (0, ""),
     "hold = solo.Lock('job').acquire(); sys.exit(3)": (3, ""),
     "lock = solo.Lock('job'); lock.acquire(); raise KeyError": (1, ""),
-    "import atexit; atexit.register(lambda: print(solo.Lock('job').acquire().locked))": (0, "True\n"),
+    "import atexit; atexit.register(lambda: print(solo.Lock('job').acquire().locked))": (
+        0,
+        "True\n",
+    ),
 }
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_end_of_python_leaves_no_ticket(lab, via, end):
     assert lab.run_code(end)[:2] == ENDS[end]
-    assert lab.list("job") == [] and (via == "socket" or os.listdir(lab.directory / "job") == [".gate"])
+    assert lab.list("job") == [] and (
+        via == "socket" or os.listdir(lab.directory / "job") == [".gate"]
+    )
 
 
-@pytest.mark.parametrize("held", ["hold = solo.Lock('held').acquire()", "block = enter(); next(block)"])
+@pytest.mark.parametrize(
+    "held", ["hold = solo.Lock('held').acquire()", "block = enter(); next(block)"]
+)
 def test_python_ends_though_a_thread_is_frozen_inside_an_acquire(lab, via, held):
     code = f"""
 from solo.api import blocking
@@ -94,7 +103,9 @@ def count(): return sum(map(is_file, files))
 ACQUIRE_AND_CLOSE_ALL = f"hold = solo.Lock('job').acquire()\n{CLOSE_ALL}"
 
 
-@pytest.mark.parametrize("release", ["hold.release()", "lock.release()", "lock.__exit__(None, None, None)"])
+@pytest.mark.parametrize(
+    "release", ["hold.release()", "lock.release()", "lock.__exit__(None, None, None)"]
+)
 def test_closed_descriptors_end_the_lock_and_release_reports_it(lab, via, release):
     code = f"""
 lock = solo.Lock(["job", "other/inner"], flock=sys.argv[1] + ".lock")
@@ -114,7 +125,9 @@ hold.release()
     assert finish(program, b"\n")[:2] == (0, "True 40 False\nTrue\n")
 
 
-@pytest.mark.parametrize("drop", ["del hold", "if os.fork() == 0: print(count(), flush=True); os._exit(0)\nos.wait()"])
+@pytest.mark.parametrize(
+    "drop", ["del hold", "if os.fork() == 0: print(count(), flush=True); os._exit(0)\nos.wait()"]
+)
 def test_lost_hold_closes_nothing_when_dropped_or_forked(lab, via, drop):
     _, out, _ = lab.run_code(f"{ACQUIRE_AND_CLOSE_ALL}\n{drop}\nprint(count())", lab.path / "file")
 

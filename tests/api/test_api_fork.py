@@ -1,4 +1,6 @@
-"""Holds and child processes: a hold belongs to the process that acquired it, and no child keeps or releases it."""
+"""Holds and child processes: a hold belongs to the process that acquired it, and no child keeps or
+releases it.
+"""
 
 import gc
 import json
@@ -21,7 +23,12 @@ def test_forked_child_holds_and_releases_nothing(lab, kind, is_referenced):
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            found = [lock.locked, bool(hold and hold.locked), lock.token, lab.run("-n", "job", "true").returncode]
+            found = [
+                lock.locked,
+                bool(hold and hold.locked),
+                lock.token,
+                lab.run("-n", "job", "true").returncode,
+            ]
             hold and hold.release()
             del hold
             lock = None
@@ -87,7 +94,9 @@ else:
 }
 
 
-@pytest.mark.parametrize("wait, error", [("None", "Busy"), ("0.05", "Busy"), ("math.inf", "SoloError")])
+@pytest.mark.parametrize(
+    "wait, error", [("None", "Busy"), ("0.05", "Busy"), ("math.inf", "SoloError")]
+)
 @pytest.mark.parametrize("how", BELOW)
 def test_child_of_the_holder_is_busy_unless_it_would_wait_for_ever(lab, via, how, wait, error):
     """So a reloader, or a prefork server, asks whether it is the leader."""
@@ -139,7 +148,9 @@ print(*children, flush=True)""",
 
 @pytest.mark.parametrize("survivors", SURVIVORS)
 def test_children_of_a_killed_program_keep_neither_name_nor_gate(lab, via, survivors):
-    program = lab.start_code(f"hold = solo.Lock('job').acquire()\n{SURVIVORS[survivors]}\nsignal.pause()")
+    program = lab.start_code(
+        f"hold = solo.Lock('job').acquire()\n{SURVIVORS[survivors]}\nsignal.pause()"
+    )
     children = list(map(int, read_line(program).split()))
     if survivors != "exec":
         program.kill()
@@ -190,7 +201,11 @@ stop = True
 for thread in threads: thread.join(10)
 print(bad, [thread.is_alive() for thread in threads], [find_holders(f"job{number}") for number in range(3)])
 """
-    flags = ("-IS", "-W", "ignore::DeprecationWarning")  # since 3.12 Python warns of any fork beside threads
+    flags = (
+        "-IS",
+        "-W",
+        "ignore::DeprecationWarning",
+    )  # since 3.12 Python warns of any fork beside threads
 
     assert lab.run_code(code, flags=flags) == (0, "[] [False, False, False] [[], [], []]\n", "")
 
@@ -198,7 +213,9 @@ print(bad, [thread.is_alive() for thread in threads], [find_holders(f"job{number
 def test_child_of_a_waiter_inherits_neither_gate_nor_locked_file(lab):
     """A copy of either would keep it locked when the program is gone."""
     lab.hold("job")
-    taken, wanted = sorted((lab.path / "one", lab.path / "two"), key=lambda path: path.touch() or path.stat().st_ino)
+    taken, wanted = sorted(
+        (lab.path / "one", lab.path / "two"), key=lambda path: path.touch() or path.stat().st_ino
+    )
     locker = subprocess.Popen(["flock", wanted, "cat"], stdin=subprocess.PIPE)
     until(lambda: is_locked(wanted))
     code = """
@@ -213,7 +230,13 @@ os.wait()
 os._exit(0)
 """
     program = lab.start_code(code, taken, wanted)
-    until(lambda: lab.count_waiting("job") == 1 and is_locked(taken) and str(wanted) in list_open(program.pid))
+    until(
+        lambda: (
+            lab.count_waiting("job") == 1
+            and is_locked(taken)
+            and str(wanted) in list_open(program.pid)
+        )
+    )
     program.stdin.write(b"\n")
     program.stdin.flush()
 

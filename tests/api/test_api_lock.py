@@ -1,4 +1,6 @@
-"""solo.Lock and solo.Hold: acquire, wait, release, modes, reentrance, decorators, files of flock(2)."""
+"""solo.Lock and solo.Hold: acquire, wait, release, modes, reentrance, decorators, files of
+flock(2).
+"""
 
 import asyncio
 import contextlib
@@ -27,7 +29,12 @@ def test_holder_is_listed_and_others_are_busy(lab, kind):
             solo.Lock("job").acquire()
         skipped = lab.run("-n", "job", "true")
         [row] = lab.list("job")
-        assert (row["state"], row["launcher"], row["child"], row["ticket"]) == ("held", os.getpid(), None, hold.token)
+        assert (row["state"], row["launcher"], row["child"], row["ticket"]) == (
+            "held",
+            os.getpid(),
+            None,
+            hold.token,
+        )
         assert hold.locked and busy.value.holders[0].launcher == os.getpid()
 
     assert skipped.returncode == 75 and f"s by pid {os.getpid()} (".encode() in skipped.stderr
@@ -61,7 +68,9 @@ def test_wait_ends_with_busy(lab, kind, options, timeout, least):
 def test_busy_has_the_holders_and_a_wait_of_any_length_ends_with_them(lab, kind):
     for wait in (60, 30 * 86400, 1e300, 10**400, math.inf):
         holder = lab.hold("job")
-        with pytest.raises(solo.Busy, match=rf"^job: busy: held for \d+s by pid {holder.pid} \(") as busy:
+        with pytest.raises(
+            solo.Busy, match=rf"^job: busy: held for \d+s by pid {holder.pid} \("
+        ) as busy:
             solo.Lock("job").acquire()
         [row] = busy.value.holders
         assert (row.name, row.state, row.mode, row.launcher, row.child, busy.value.status) == (
@@ -113,7 +122,11 @@ def test_free_name_costs_few_system_calls(lab, thread):
     assert finish(program) == (0, "", "")
     calls = [line.split(maxsplit=1)[1] for line in trace.read_text().splitlines()]
     begin, end = [at for at, call in enumerate(calls) if call.startswith("getpgid(")]
-    between = [call for call in calls[begin + 1 : end] if not call.startswith(("mmap", "munmap", "brk", "futex"))]
+    between = [
+        call
+        for call in calls[begin + 1 : end]
+        if not call.startswith(("mmap", "munmap", "brk", "futex"))
+    ]
     opened = [call for call in between if call.startswith("openat(")]
     assert len(between) <= 44 and len(opened) <= 5, "\n".join(between)
     assert not any("/proc/self/status" in call or call.startswith("pipe") for call in between)
@@ -147,7 +160,9 @@ def test_programs_and_launchers_acquire_in_order_of_arrival(lab, kind):
 def test_modes_are_those_of_the_command_line(lab, kind, options, statuses):
     lock = solo.Lock(**options)
     with lock as hold:
-        assert {words: lab.run("-n", *words.split(), "true").returncode for words in statuses} == statuses
+        assert {
+            words: lab.run("-n", *words.split(), "true").returncode for words in statuses
+        } == statuses
         assert list(hold.tokens) == lock.names and hold.token == hold.tokens[lock.names[0]]
 
     assert [row for name in lock.names for row in lab.list(name)] == []
@@ -177,11 +192,26 @@ def test_token_grows_and_slot_is_the_lowest_free(kind):
         ("directory=b'\\0'", "directory may not contain NUL"),
         *(
             (options, "")
-            for options in "name='' | name='a//b' | name='a\\x00' | name=[] | name=3 | name=[None]".split(" | ")
+            for options in "name='' | name='a//b' | name='a\\x00' | name=[] | name=3 | name=[None]".split(
+                " | "
+            )
         ),
-        *((options, "") for options in "wait=-1 | wait='1' | wait=math.nan | slots=0 | slots='2'".split(" | ")),
-        *((options, "") for options in "slots=2, take=3 | take=2 | slots=1, shared=True | max_waiting=-1".split(" | ")),
-        *((options, "") for options in "via='socket', directory='/x' | directory='' | directory=b''".split(" | ")),
+        *(
+            (options, "")
+            for options in "wait=-1 | wait='1' | wait=math.nan | slots=0 | slots='2'".split(" | ")
+        ),
+        *(
+            (options, "")
+            for options in "slots=2, take=3 | take=2 | slots=1, shared=True | max_waiting=-1".split(
+                " | "
+            )
+        ),
+        *(
+            (options, "")
+            for options in "via='socket', directory='/x' | directory='' | directory=b''".split(
+                " | "
+            )
+        ),
     ],
 )
 def test_invalid_options_raise_one_line(files, options, reason):
@@ -201,7 +231,12 @@ def test_no_failure_leaks_a_descriptor(lab, kind):
     for _ in range(20):
         with lock:
             pass
-        for name, wait in (("job", None), ("job", 0.01), ("job/nested/name", None), (["free", "job"], 0.01)):
+        for name, wait in (
+            ("job", None),
+            ("job", 0.01),
+            ("job/nested/name", None),
+            (["free", "job"], 0.01),
+        ):
             with pytest.raises(solo.Busy):
                 solo.Lock(name, wait=wait).acquire()
     with pytest.raises(solo.SoloError, match="cannot create") as error:
@@ -227,14 +262,21 @@ resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 with lock: print("acquired")
 """
 
-    assert lab.run_code(code) == (0, "cannot read /proc/self/cmdline: Too many open files\nacquired\n", "")
+    assert lab.run_code(code) == (
+        0,
+        "cannot read /proc/self/cmdline: Too many open files\nacquired\n",
+        "",
+    )
 
 
 @pytest.mark.parametrize("kind_of_lock", ["flock", "fcntl"])
 def test_a_wait_for_a_file_that_ended_does_not_lock_it_later(lab, files, kind_of_lock):
     """The thread that blocked in flock(2) stayed, and locked the file as soon as it was free."""
     path = lab.path / "file"
-    lock, call = solo.Lock("job", **{kind_of_lock: path}), fcntl.flock if kind_of_lock == "flock" else ofd.lock
+    lock, call = (
+        solo.Lock("job", **{kind_of_lock: path}),
+        fcntl.flock if kind_of_lock == "flock" else ofd.lock,
+    )
     for _ in range(20):
         with open(path, "a") as file:
             call(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -274,7 +316,10 @@ def test_shared_directory_gets_modes_for_others(lab, files):
     umask = os.umask(0o022)
     try:
         with solo.Lock("a/b", directory=lab.directory):
-            modes = {path.name.split("0")[0]: path.stat().st_mode & 0o7777 for path in lab.directory.rglob("*")}
+            modes = {
+                path.name.split("0")[0]: path.stat().st_mode & 0o7777
+                for path in lab.directory.rglob("*")
+            }
     finally:
         os.umask(umask)
 
@@ -319,7 +364,9 @@ def test_hold_cannot_be_copied(lab, kind, duplicate):
         assert hold.locked and lab.run("-n", "job", "true").returncode == 75
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))]
+)
 def test_copy_of_a_lock_holds_nothing(kind, duplicate):
     lock = solo.Lock("pool", slots=2)
     with lock:
@@ -418,7 +465,9 @@ def test_decorated_function_that_returns_unfinished_work_is_refused(kind, make):
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with pytest.raises(solo.UsageError, match="would run without the lock: decorate the function"):
+        with pytest.raises(
+            solo.UsageError, match="would run without the lock: decorate the function"
+        ):
             guarded()
         gc.collect()
 
@@ -426,7 +475,9 @@ def test_decorated_function_that_returns_unfinished_work_is_refused(kind, make):
 
 
 def enter_and_yield(lock):
-    """Enter the block of a lock that the caller, or another thread, leaves by closing this generator."""
+    """Enter the block of a lock that the caller, or another thread, leaves by closing this
+    generator.
+    """
     with lock:
         yield 1
         yield len(find_holders(lock.name))
@@ -462,7 +513,11 @@ def test_hold_of_a_lock_dies_where_no_signal_handler_can_raise(kind, end, monkey
 
 @pytest.mark.parametrize(
     "kind_of_lock, enter",
-    [(solo.Lock, enter_and_yield), (Mine, enter_and_yield), (solo.Lock, lambda lock: lock(yield_one)())],
+    [
+        (solo.Lock, enter_and_yield),
+        (Mine, enter_and_yield),
+        (solo.Lock, lambda lock: lock(yield_one)()),
+    ],
     ids=["block", "subclass", "decorated"],
 )
 def test_block_left_by_another_thread_ends_its_own_hold(kind, kind_of_lock, enter):

@@ -1,4 +1,6 @@
-"""The module solo from a user's side: what its import loads, the examples in docstrings, the types."""
+"""The module solo from a user's side: what its import loads, the examples in docstrings, the
+types.
+"""
 
 import doctest
 import os
@@ -14,17 +16,23 @@ import solo
 def test_import_solo_loads_nothing():
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); old = set(sys.modules); import solo; print(*set(sys.modules) - old)"
 
-    assert subprocess.run([sys.executable, "-ISc", code], capture_output=True, text=True).stdout == "solo\n"
+    assert (
+        subprocess.run([sys.executable, "-ISc", code], capture_output=True, text=True).stdout
+        == "solo\n"
+    )
     assert set(solo.__all__) <= set(dir(solo))
     with pytest.raises(AttributeError):
         solo.nothing
 
 
 @pytest.mark.parametrize(
-    "start", ["import solo; solo.Lock", "import runpy; runpy.run_module('solo', run_name='__main__')"]
+    "start",
+    ["import solo; solo.Lock", "import runpy; runpy.run_module('solo', run_name='__main__')"],
 )
 def test_other_pythons_are_refused_in_words(start):
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.implementation.name = 'pypy'; {start}"
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.implementation.name = 'pypy'; {start}"
+    )
 
     result = subprocess.run([sys.executable, "-ISc", code], capture_output=True, text=True)
 
@@ -40,7 +48,9 @@ def test_examples_in_docstrings_work(files, monkeypatch, tmp_path):
     globs = {"os": os, "Lock": solo.Lock}
     results = [doctest.testmod(module, extraglobs=globs) for module in (holder, lock, run)]
 
-    assert [result.failed for result in results] == [0, 0, 0] and sum(result.attempted for result in results) >= 5
+    assert [result.failed for result in results] == [0, 0, 0] and sum(
+        result.attempted for result in results
+    ) >= 5
 
 
 RIGHT = """
@@ -79,7 +89,9 @@ WRONG = (
 @pytest.mark.full  # pyright downloads what it runs on
 @pytest.mark.parametrize("checker", [["mypy", "--strict"], ["pyright"]], ids=lambda words: words[0])
 def test_type_checkers_accept_right_code_and_find_each_mistake(tmp_path, checker):
-    if subprocess.run([sys.executable, "-m", checker[0], "--version"], capture_output=True).returncode:
+    if subprocess.run(
+        [sys.executable, "-m", checker[0], "--version"], capture_output=True
+    ).returncode:
         pytest.skip(f"needs {checker[0]}: pip cannot get all of it")
     environment = {**os.environ, "MYPYPATH": str(ROOT), "PYTHONPATH": str(ROOT)}
 
@@ -91,4 +103,7 @@ def test_type_checkers_accept_right_code_and_find_each_mistake(tmp_path, checker
     right, wrong = check(RIGHT), check(WRONG)
 
     assert right.returncode == 0, right.stdout
-    assert wrong.returncode == 1 and wrong.stdout.count(": error") + wrong.stdout.count(" - error") >= 5, wrong.stdout
+    assert (
+        wrong.returncode == 1
+        and wrong.stdout.count(": error") + wrong.stdout.count(" - error") >= 5
+    ), wrong.stdout

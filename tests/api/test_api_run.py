@@ -1,4 +1,6 @@
-"""solo.run: subprocess.run under a lock. Its results, errors and options, and signals to the launcher."""
+"""solo.run: subprocess.run under a lock. Its results, errors and options, and signals to the
+launcher.
+"""
 
 import math
 import os
@@ -17,7 +19,13 @@ from solo.directories import LONGEST
 
 
 def test_result_is_that_of_subprocess_run(files):
-    done = solo.run(["sh", "-c", "cat; echo err >&2; exit 75"], name="job", input="in", capture_output=True, text=True)
+    done = solo.run(
+        ["sh", "-c", "cat; echo err >&2; exit 75"],
+        name="job",
+        input="in",
+        capture_output=True,
+        text=True,
+    )
 
     assert (done.args[0], done.returncode, done.stdout, done.stderr) == ("sh", 75, "in", "err\n")
     with pytest.raises(subprocess.CalledProcessError):
@@ -47,10 +55,16 @@ def test_error_of_the_launcher_is_raised(files, error, argv, options):
         solo.run(argv, **{"name": "job", **options})
 
 
-@pytest.mark.parametrize("text, out, err", [(False, b"out\xff\n", b"err\n"), (True, "out\ufffd\n", "err\n")])
+@pytest.mark.parametrize(
+    "text, out, err", [(False, b"out\xff\n", b"err\n"), (True, "out\ufffd\n", "err\n")]
+)
 @pytest.mark.parametrize("end", ["exec sleep 999", "exit 7"])
-def test_timeout_does_not_wait_for_a_descendant_that_keeps_the_output(lab, files, end, text, out, err):
-    """The descendant ends after a while, so that a run that waits for it fails and does not hang."""
+def test_timeout_does_not_wait_for_a_descendant_that_keeps_the_output(
+    lab, files, end, text, out, err
+):
+    """The descendant ends after a while, so that a run that waits for it fails and does not
+    hang.
+    """
     pid = lab.path / "pid"
     words = ["sh", "-c", f"printf 'out\\377\\n'; echo err >&2; sleep 20 & echo $! >{pid}; {end}"]
     options = {"capture_output": True, "text": text, "encoding": text and "utf-8" or None}
@@ -70,7 +84,9 @@ def test_input_is_sent_after_a_wait_with_a_timeout(lab, files, timeout):
     holder, data = lab.hold("job"), os.urandom(1 << 20)
     do_when(lambda: lab.count_waiting("job"), holder.stdin.close)
 
-    done = solo.run(["cat"], name="job", wait=math.inf, timeout=timeout, input=data, capture_output=True)
+    done = solo.run(
+        ["cat"], name="job", wait=math.inf, timeout=timeout, input=data, capture_output=True
+    )
 
     assert done.stdout == data
 
@@ -79,12 +95,21 @@ def test_busy_has_the_holders_in_any_directory(lab, files, monkeypatch):
     holder = lab.hold("job")
     by_bytes = {b"SOLO_DIR": os.fsencode(lab.directory)}
     relative = {"directory": lab.directory.name, "cwd": lab.path}
-    for options in ({"wait": 0.1}, relative, {"env": os.environ}, {"env": os.environb}, {"env": by_bytes}):
+    for options in (
+        {"wait": 0.1},
+        relative,
+        {"env": os.environ},
+        {"env": os.environb},
+        {"env": by_bytes},
+    ):
         if options == {"env": by_bytes}:
             monkeypatch.setenv("SOLO_DIR", str(lab.path / "others"))
         with pytest.raises(solo.Busy) as busy:
             solo.run(["true"], name="job", **options)
-        assert (busy.value.name, [row.launcher for row in busy.value.holders]) == ("job", [holder.pid])
+        assert (busy.value.name, [row.launcher for row in busy.value.holders]) == (
+            "job",
+            [holder.pid],
+        )
 
 
 def test_busy_of_the_longest_name_is_whole(lab, files):
@@ -107,7 +132,11 @@ def test_longest_message_is_sent_by_one_write(error):
     Report(writer).refused(refusal)
 
     message = os.read(reader, 1 << 20)
-    assert len(message) <= select.PIPE_BUF and read_last(message) == (error.__name__, refusal.name, "t" * LIMIT)
+    assert len(message) <= select.PIPE_BUF and read_last(message) == (
+        error.__name__,
+        refusal.name,
+        "t" * LIMIT,
+    )
     os.close(reader)
     os.close(writer)
 
@@ -152,9 +181,13 @@ def test_interrupt_ends_the_command(lab):
     wait_dead(child)
 
 
-@pytest.mark.parametrize("event, at", [("c_return", "fork_exec"), ("return", "__init__"), ("call", "communicate")])
+@pytest.mark.parametrize(
+    "event, at", [("c_return", "fork_exec"), ("return", "__init__"), ("call", "communicate")]
+)
 def test_interrupt_while_the_launcher_starts_ends_it(lab, event, at):
-    """Popen raises KeyboardInterrupt and has forked already. The launcher has the pipe that finish() reads to its end."""
+    """Popen raises KeyboardInterrupt and has forked already. The launcher has the pipe that
+    finish() reads to its end.
+    """
     program = lab.start_code(f"""
 def interrupt(frame, event, called):
     name = called.__name__ if event == "c_return" else frame.f_code.co_name
@@ -176,7 +209,12 @@ def test_command_gets_only_the_environment_of_its_hold(files):
     guarded = solo.run(words, name="job", capture_output=True, text=True).stdout
     plain = subprocess.run(words, capture_output=True, text=True).stdout
 
-    assert guarded.replace("'SOLO_NAME', ", "").replace("'SOLO_TOKEN', ", "").replace(", 'SOLO_TOKEN'", "") == plain
+    assert (
+        guarded.replace("'SOLO_NAME', ", "")
+        .replace("'SOLO_TOKEN', ", "")
+        .replace(", 'SOLO_TOKEN'", "")
+        == plain
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,10 +253,21 @@ def test_command_inherits_the_descriptors_of_subprocess_run(files, options, name
 def test_options_reach_the_launcher(lab, files, monkeypatch):
     monkeypatch.chdir(lab.path)
     lab.directory.mkdir(mode=0o700)
-    options = {"slots": 2, "take": 1, "wait": math.inf, "timeout": 60, "kill_after": 1.5, "no_orphan": True}
+    options = {
+        "slots": 2,
+        "take": 1,
+        "wait": math.inf,
+        "timeout": 60,
+        "kill_after": 1.5,
+        "no_orphan": True,
+    }
     options.update({"signal": signal.SIGUSR1, "notify": "true", "note": "n"})
     flags = {"tree": 1, "shared": 0, "latest": None}  # true and false of any type
-    paths = {"flock": ["x.lock", lab.path / "y.lock"], "fcntl": "z.lock", "directory": lab.directory}
+    paths = {
+        "flock": ["x.lock", lab.path / "y.lock"],
+        "fcntl": "z.lock",
+        "directory": lab.directory,
+    }
     paths["chdir"] = lab.directory
     words = ["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT in $(pwd -P)"]
 

@@ -64,7 +64,9 @@ def test_interrupt_at_any_moment_releases(lab, via, lock):
 
 
 def test_signal_is_kept_if_another_handler_raises_first(lab):
-    """At the start of an acquire: the first signal was recorded, the handler of the second one was not yet replaced."""
+    """At the start of an acquire: the first signal was recorded, the handler of the second one was
+    not yet replaced.
+    """
     code = """
 import solo.api.blocking
 class Over(Exception): pass
@@ -155,13 +157,19 @@ print(stuck, last)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("lock", ["global", "own"])
 def test_interrupt_at_each_bytecode_releases(lab, via, lock):
-    """A sample of the bytecodes of an acquire and a release in the main thread; all of them in `make torture`."""
+    """A sample of the bytecodes of an acquire and a release in the main thread; all of them in
+    `make torture`.
+    """
     interrupt_each(lab, AT_EACH_BYTECODE, 19, lock)
 
 
 def interrupt_each(lab, code, step, *words):
-    """Run a program that interrupts itself at each step-th point, and prints how often it got stuck, and its last point."""
-    first, step = (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, step + 1), step)
+    """Run a program that interrupts itself at each step-th point, and prints how often it got
+    stuck, and its last point.
+    """
+    first, step = (
+        (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, step + 1), step)
+    )
     program = lab.start_code(code, first, step, *words)
     out, err = program.communicate()
 
@@ -206,7 +214,9 @@ print(stuck, last)
 
 @pytest.mark.timeout(600)
 def test_interrupt_at_each_line_of_run_ends_the_launcher(lab):
-    """A sample of the lines of solo.run and Popen; all of them in `make torture`. No child is left, alive or dead."""
+    """A sample of the lines of solo.run and Popen; all of them in `make torture`. No child is left,
+    alive or dead.
+    """
     interrupt_each(lab, AT_EACH_LINE_OF_RUN, 11)
 
 
@@ -255,7 +265,10 @@ def test_handler_that_raises_does_not_suppress_the_next(set_handlers):
         signal.raise_signal(signal.SIGUSR2)
 
     name = "test_handler_that_raises_does_not_suppress_the_next"
-    assert ran == [(signal.SIGUSR1, name), (signal.SIGUSR2, name)] and signal.getsignal(signal.SIGUSR1) is handler
+    assert (
+        ran == [(signal.SIGUSR1, name), (signal.SIGUSR2, name)]
+        and signal.getsignal(signal.SIGUSR1) is handler
+    )
 
 
 class Interrupted(blocking.Deferred):

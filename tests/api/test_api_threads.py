@@ -1,4 +1,6 @@
-"""Threads that contend for a name: they never overlap, and cost no further threads or descriptors."""
+"""Threads that contend for a name: they never overlap, and cost no further threads or
+descriptors.
+"""
 
 import math
 import os
@@ -6,7 +8,16 @@ import subprocess
 import threading
 
 import pytest
-from conftest import PATIENCE, SOCKET_IN_FULL, do_when, find_holders, finish, read_line, run_threads, until
+from conftest import (
+    PATIENCE,
+    SOCKET_IN_FULL,
+    do_when,
+    find_holders,
+    finish,
+    read_line,
+    run_threads,
+    until,
+)
 
 import solo
 from solo import kernel
@@ -28,7 +39,11 @@ def test_threads_overlap_only_if_shared(lab, kind, locked):
                 inside.pop()
 
     options = {"name": {}, "shared": {"shared": True}}.get(locked, {locked: lab.path / "file"})
-    names = [f"job{number}" for number in range(8)] if "flock" in options or "fcntl" in options else ["job"]
+    names = (
+        [f"job{number}" for number in range(8)]
+        if "flock" in options or "fcntl" in options
+        else ["job"]
+    )
     locks = [solo.Lock(name, wait=math.inf, **options) for name in names] * (8 // len(names))
     run_threads(work, range(8))
 
@@ -89,7 +104,9 @@ def test_waiter_behind_a_refused_attempt_acquires(files):
         if number:
             until(lambda: is_waited_for(1))
         try:
-            with solo.Lock("first" if number else ["first", "second"], wait=math.inf if number else 1):
+            with solo.Lock(
+                "first" if number else ["first", "second"], wait=math.inf if number else 1
+            ):
                 ended.append("acquired")
         except solo.Busy:
             ended.append("busy")

@@ -1,12 +1,18 @@
-"""solo.Lock where gevent or eventlet has replaced Python's threads: one waiting greenlet must not stop the others."""
+"""solo.Lock where gevent or eventlet has replaced Python's threads: one waiting greenlet must not
+stop the others.
+"""
 
 import importlib.util
 
 import pytest
 from conftest import finish
 
-needs_gevent = pytest.mark.skipif(not importlib.util.find_spec("gevent"), reason="pip install gevent")
-needs_eventlet = pytest.mark.skipif(not importlib.util.find_spec("eventlet"), reason="pip install eventlet")
+needs_gevent = pytest.mark.skipif(
+    not importlib.util.find_spec("gevent"), reason="pip install gevent"
+)
+needs_eventlet = pytest.mark.skipif(
+    not importlib.util.find_spec("eventlet"), reason="pip install eventlet"
+)
 
 EARLY = "import gevent.monkey; gevent.monkey.patch_all()\nimport gevent\n"
 LATE = "solo.Lock; import gevent.monkey; gevent.monkey.patch_all()\nimport gevent\n"
@@ -84,4 +90,6 @@ for wait in (None, 5):
 
     busy, refused = out.splitlines()
     assert status == 0 and busy.startswith("Busy job: busy: held")
-    assert refused.startswith("SoloError job: cannot wait: eventlet would run no other greenlet meanwhile (")
+    assert refused.startswith(
+        "SoloError job: cannot wait: eventlet would run no other greenlet meanwhile ("
+    )

@@ -1,4 +1,5 @@
-"""doctor --crontab and --unit: what is wrong with a line, and the line to use instead if solo has the same effect there.
+"""doctor --crontab and --unit: what is wrong with a line, and the line to use instead if solo has
+the same effect there.
 
 test_oracle.py runs the lines and their suggestions under cron and systemd.
 """
@@ -33,11 +34,19 @@ FLOCK = "solo -n run:lock:job -q -E 1"
 # Of each line: what is found (! before a failure), and the command to use.
 REWRITTEN = [
     (f"flock -n {LOCK} job.sh", "callers", f"{FLOCK} -- job.sh"),
-    (f"flock {LOCK} job.sh --full", "callers", "solo -n run:lock:job --wait forever -- job.sh --full"),
+    (
+        f"flock {LOCK} job.sh --full",
+        "callers",
+        "solo -n run:lock:job --wait forever -- job.sh --full",
+    ),
     (f"flock -w 60 {LOCK} job.sh", "callers", f"{FLOCK} --wait 60 -- job.sh"),
     (f"flock --wait=2.5 {LOCK} job.sh", "callers", f"{FLOCK} --wait 2.5 -- job.sh"),
     (f"flock --nonblock --exclusive {LOCK} job.sh", "callers", f"{FLOCK} -- job.sh"),
-    (f"flock -s {LOCK} job.sh", "callers", "solo -n run:lock:job --wait forever --shared -- job.sh"),
+    (
+        f"flock -s {LOCK} job.sh",
+        "callers",
+        "solo -n run:lock:job --wait forever --shared -- job.sh",
+    ),
     (f"flock -n -E 0 {LOCK} job.sh", "callers", "solo -n run:lock:job -q -E 0 -- job.sh"),
     (f"flock -nE 9 {LOCK} job.sh", "callers", "solo -n run:lock:job -q -E 9 -- job.sh"),
     (f"flock -n {LOCK} -c 'a.sh && b.sh'", "callers", f"{FLOCK} -- /bin/sh -c 'a.sh && b.sh'"),
@@ -45,23 +54,43 @@ REWRITTEN = [
     (f"flock -n -o {LOCK} job.sh", "!overlap callers", f"{FLOCK} -- job.sh"),
     (f"flock --fcntl -n {LOCK} job.sh", "callers", f"{FLOCK} -- job.sh"),
     ("flock -n '/var/lock/job' job.sh", "callers", f"{FLOCK} -- job.sh"),
-    ("flock -n /var/x/../lock/a-b.lck job.sh", "callers", "solo -n run:lock:a-b.lck -q -E 1 -- job.sh"),
+    (
+        "flock -n /var/x/../lock/a-b.lck job.sh",
+        "callers",
+        "solo -n run:lock:a-b.lck -q -E 1 -- job.sh",
+    ),
     ("flock -n /tmp/job.lock job.sh", "!tmp callers", "solo -n tmp:job.lock -q -E 1 -- job.sh"),
     # the words around the guard stay
     (f"cd / && flock -n {LOCK} job.sh", "callers", f"cd / && {FLOCK} -- job.sh"),
     (f"LANG=C A='x y' flock -n {LOCK} job.sh", "callers", f"LANG=C A='x y' {FLOCK} -- job.sh"),
-    (f"ionice -c2 -n7 nice flock -n {LOCK} job.sh", "callers", f"ionice -c2 -n7 nice {FLOCK} -- job.sh"),
+    (
+        f"ionice -c2 -n7 nice flock -n {LOCK} job.sh",
+        "callers",
+        f"ionice -c2 -n7 nice {FLOCK} -- job.sh",
+    ),
     (f"timeout -k 5 1h flock -n {LOCK} job.sh", "callers", f"timeout -k 5 1h {FLOCK} -- job.sh"),
     (f"env A=b flock -n {LOCK} nice job.sh", "callers", f"env A=b {FLOCK} -- nice job.sh"),
-    (f"flock -n {LOCK} job.sh 'a b' \"c\" d\\ e", "callers", f"{FLOCK} -- job.sh 'a b' \"c\" d\\ e"),
+    (
+        f"flock -n {LOCK} job.sh 'a b' \"c\" d\\ e",
+        "callers",
+        f"{FLOCK} -- job.sh 'a b' \"c\" d\\ e",
+    ),
     (f"flock -n {LOCK} job.sh & # nightly", "callers", f"{FLOCK} -- job.sh & # nightly"),
-    (rf"flock -n {LOCK} job.sh $(date +\%F) %in", "callers", rf"{FLOCK} -- job.sh $(date +\%F) %in"),
+    (
+        rf"flock -n {LOCK} job.sh $(date +\%F) %in",
+        "callers",
+        rf"{FLOCK} -- job.sh $(date +\%F) %in",
+    ),
     (f"flock -n {LOCK} a.sh | logger -t a", "callers", f"{FLOCK} -- a.sh | logger -t a"),
     (f"flock -n {LOCK} a.sh && b.sh", "partial callers", f"{FLOCK} -- a.sh && b.sh"),
     (f"flock -n {LOCK} a.sh; b.sh | c.sh", "partial callers", f"{FLOCK} -- a.sh; b.sh | c.sh"),
     (f"(cd / && flock -n {LOCK} job.sh) 2>&1", "callers", f"(cd / && {FLOCK} -- job.sh) 2>&1"),
     (f"sh -c 'flock -n {LOCK} job.sh'", "callers", f"sh -c '{FLOCK} -- job.sh'"),
-    (f"if flock -n {LOCK} true; then job.sh; fi", "partial callers", f"if {FLOCK} -- true; then job.sh; fi"),
+    (
+        f"if flock -n {LOCK} true; then job.sh; fi",
+        "partial callers",
+        f"if {FLOCK} -- true; then job.sh; fi",
+    ),
     (f"{{ flock -n {LOCK} a.sh; }} & ", "callers", f"{{ {FLOCK} -- a.sh; }} &"),
     # other tools
     (f"lckdo -e -q -W 60 {LOCK} job.sh", "callers", "solo -n run:lock:job -q --wait 60 -- job.sh"),
@@ -70,8 +99,16 @@ REWRITTEN = [
     (f"s6-setlock -n -r {LOCK} job.sh", "callers", None),
     (f"chpst -l {LOCK} job.sh", "callers", "solo -n run:lock:job --wait forever -- job.sh"),
     (f"with-lock-ex -q {LOCK} job.sh", "callers", "solo -n run:lock:job -q -E 0 -- job.sh"),
-    (f"runlock -t 0 -f {LOCK} -- job.sh", "callers", "solo -n run:lock:job -q -E 73 --wait forever -- job.sh"),
-    ("run-one job.sh --full", "callers", "solo -n run-one:job.sh-b14aa7e6 -q -E 1 -- job.sh --full"),
+    (
+        f"runlock -t 0 -f {LOCK} -- job.sh",
+        "callers",
+        "solo -n run:lock:job -q -E 73 --wait forever -- job.sh",
+    ),
+    (
+        "run-one job.sh --full",
+        "callers",
+        "solo -n run-one:job.sh-b14aa7e6 -q -E 1 -- job.sh --full",
+    ),
     ("solo -silent -port=2037 job.sh", "callers", "solo -n port-2037 -q -E 0 -- job.sh"),
 ]
 # What is found in lines that are not rewritten.
@@ -166,7 +203,9 @@ def examine(text, folder="/nowhere", is_unit=False, has_user=None, file="tab", u
 
 
 def list_found(row):
-    return " ".join(("!" if one["state"] == "fails" else "") + one["check"] for one in row["findings"])
+    return " ".join(
+        ("!" if one["state"] == "fails" else "") + one["check"] for one in row["findings"]
+    )
 
 
 def find_text(row):
@@ -193,30 +232,45 @@ def test_two_lock_files_never_have_one_name():
     """In one run or in two: the name depends on nothing but the path, and tells its parts apart."""
     rng = Random(5)
     paths = {
-        "".join(f"/{rng.choice(('a', 'b', '-', 'a-b', 'a.lock', '_'))}" for _ in range(rng.randrange(1, 5)))
+        "".join(
+            f"/{rng.choice(('a', 'b', '-', 'a-b', 'a.lock', '_'))}"
+            for _ in range(rng.randrange(1, 5))
+        )
         for _ in range(4000)
     }
     names = [name for path in paths if (name := make_name(path))]
 
-    assert len(set(names)) == len(names) > 200 and all(parse(["-n", name, "--", "x"]) for name in names)
-    assert make_name("/srv/app1/import.lock") == "srv:app1:import.lock" != make_name("/srv/app2/import.lock")
+    assert len(set(names)) == len(names) > 200 and all(
+        parse(["-n", name, "--", "x"]) for name in names
+    )
+    assert (
+        make_name("/srv/app1/import.lock")
+        == "srv:app1:import.lock"
+        != make_name("/srv/app2/import.lock")
+    )
 
 
 def test_words_of_run_one_make_different_names(folder):
-    lines = "".join(f"@daily run-one {words}\n" for words in ("a/job x", "b/job x", "a/job y", "a/job x"))
+    lines = "".join(
+        f"@daily run-one {words}\n" for words in ("a/job x", "b/job x", "a/job y", "a/job x")
+    )
     first, second, third, again = (row["use"] for row in examine("PATH=BIN\n" + lines, folder))
 
     assert len({one.split(" -- ")[0] for one in (first, second, third)}) == 3 and first == again
 
 
-# --- the user --------------------------------------------------------------------------------------------------------
+# --- the user-------------------------------------------------------------------------------------
 
 
 @pytest.mark.root
 def test_a_user_who_cannot_keep_names_gets_no_line_to_use_but_the_error_of_a_run(common):
-    """The same user whose line has solo already gets a failure. With a place the line to use is printed."""
+    """The same user whose line has solo already gets a failure. With a place the line to use is
+    printed.
+    """
     lines = "@daily nobody flock -n /run/x a.sh\n@daily nobody solo -- a.sh\n"
-    (common.path / "tab").write_text(f"PATH={common.path}\n{lines}SOLO_DIR={common.path}/own\n{lines}")
+    (common.path / "tab").write_text(
+        f"PATH={common.path}\n{lines}SOLO_DIR={common.path}/own\n{lines}"
+    )
     solo = common.path / "solo"
     solo.symlink_to(common.script)
     (common.path / "a.sh").symlink_to("/bin/true")
@@ -228,7 +282,14 @@ def test_a_user_who_cannot_keep_names_gets_no_line_to_use_but_the_error_of_a_run
 
     become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     error = common.run("--", "true", prefix=become).stderr.decode()
-    doctor = [sys.executable, solo, "doctor", "--crontab", "--json", common.path / "tab"]  # Debian's may lack typer
+    doctor = [
+        sys.executable,
+        solo,
+        "doctor",
+        "--crontab",
+        "--json",
+        common.path / "tab",
+    ]  # Debian's may lack typer
     rows = json.loads(subprocess.run(doctor, env=common.environment, capture_output=True).stdout)
 
     reason = error.partition(": cannot create /nonexistent/.local: ")[2].strip()
@@ -240,26 +301,43 @@ def test_a_user_who_cannot_keep_names_gets_no_line_to_use_but_the_error_of_a_run
 
 @pytest.mark.root
 @pytest.mark.parametrize("words", ["--dir $DIR", "--via redis://h", "--dir /tmp"])
-def test_a_line_whose_names_are_elsewhere_is_not_judged_by_the_home_of_its_user(common, words, monkeypatch):
+def test_a_line_whose_names_are_elsewhere_is_not_judged_by_the_home_of_its_user(
+    common, words, monkeypatch
+):
     monkeypatch.setattr(place.sys, "argv", [common.script])
-    rows = examine(f"@daily nobody SOLO_DIR=/x solo job\n@daily nobody solo {words} job\n", has_user=True)
+    rows = examine(
+        f"@daily nobody SOLO_DIR=/x solo job\n@daily nobody solo {words} job\n", has_user=True
+    )
 
     assert all("/nonexistent" not in str(row) for row in rows)
 
 
 @pytest.mark.root
-def test_a_user_who_is_missing_or_cannot_execute_solo_gets_no_line_to_use(tmp_path, monkeypatch, solo_script):
+def test_a_user_who_is_missing_or_cannot_execute_solo_gets_no_line_to_use(
+    tmp_path, monkeypatch, solo_script
+):
     (tmp_path / "solo").symlink_to(solo_script)
     tmp_path.chmod(0o700)
     monkeypatch.setattr(place.sys, "argv", [str(tmp_path / "solo")])
-    first, second = examine("@daily nobody flock -n /run/x a\n@daily nobody-here flock -n /run/y b", has_user=True)
+    first, second = examine(
+        "@daily nobody flock -n /run/x a\n@daily nobody-here flock -n /run/y b", has_user=True
+    )
 
-    assert find_text(first).startswith(f"no line to use: solo cannot run as nobody: cannot execute {tmp_path}/solo")
-    assert (find_text(second), second["use"]) == ("no line to use: this machine has no user nobody-here", None)
+    assert find_text(first).startswith(
+        f"no line to use: solo cannot run as nobody: cannot execute {tmp_path}/solo"
+    )
+    assert (find_text(second), second["use"]) == (
+        "no line to use: this machine has no user nobody-here",
+        None,
+    )
 
 
 def test_lines_of_two_users_who_lock_one_file_are_not_rewritten(folder):
-    lines = f"{ME} flock -n /run/lock/x a.sh", "bin lckdo -e /var/lock/x b.sh", f"{ME} flock -n /run/y c.sh"
+    lines = (
+        f"{ME} flock -n /run/lock/x a.sh",
+        "bin lckdo -e /var/lock/x b.sh",
+        f"{ME} flock -n /run/y c.sh",
+    )
     rows = examine("".join(f"@daily {line}\n" for line in lines), has_user=True)
 
     assert find_text(rows[0]).startswith("no line to use: lines of several users lock /run/lock/x")
@@ -267,7 +345,9 @@ def test_lines_of_two_users_who_lock_one_file_are_not_rewritten(folder):
 
 
 def test_one_lock_file_by_two_paths_makes_one_name(folder, tmp_path):
-    """The name of a line alone is that of its path as typed: where the link leads later makes no other name."""
+    """The name of a line alone is that of its path as typed: where the link leads later makes no
+    other name.
+    """
     (tmp_path / "releases/5").mkdir(parents=True)
     (tmp_path / "current").symlink_to("releases/5")
     current, release = f"{tmp_path}/current/cron.lock", f"{tmp_path}/releases/5/cron.lock"
@@ -276,7 +356,8 @@ def test_one_lock_file_by_two_paths_makes_one_name(folder, tmp_path):
     for _ in ("no file", "a file"):
         uses = [row["use"] for row in examine(lines)]
         assert [
-            f" -n {make_name(path)} -q" in use for path, use in zip((release, release, f"{tmp_path}/cron.lock"), uses)
+            f" -n {make_name(path)} -q" in use
+            for path, use in zip((release, release, f"{tmp_path}/cron.lock"), uses)
         ]
         assert [f" -n {make_name(release)} -q" in use for use in uses] == [True, True, False]
         Path(release).touch()
@@ -322,7 +403,11 @@ SAME = [
         ("cd /srv/a && solo -- php artisan run", "cd /srv/b && solo -- php artisan run", {"twins"}),
         ("solo -- /x/job a", "solo -q -- /x/job a", {"twins"}),
         ("solo -- /x/job a", "solo -- /x/job b", set()),
-        ("cd /srv/a && solo -n a -- php artisan run", "cd /srv/b && solo -n b -- php artisan run", set()),
+        (
+            "cd /srv/a && solo -n a -- php artisan run",
+            "cd /srv/b && solo -n b -- php artisan run",
+            set(),
+        ),
         ("cd /srv/a && solo -- ./run", "cd /srv/b && solo -- ./run", set()),
     ],
 )
@@ -336,13 +421,22 @@ def test_lines_without_a_name_that_skip_each_other_get_a_note(folder, first, sec
 
 
 @pytest.mark.parametrize("first, second, check", SAME)
-def test_the_same_name_of_two_users_gets_a_note_unless_they_share_the_lock(folder, first, second, check):
-    lines = [f"@daily {user} solo {words} -- job.sh" for user, words in (("root", first), (OTHER, second))]
+def test_the_same_name_of_two_users_gets_a_note_unless_they_share_the_lock(
+    folder, first, second, check
+):
+    lines = [
+        f"@daily {user} solo {words} -- job.sh"
+        for user, words in (("root", first), (OTHER, second))
+    ]
     rows = examine("\n".join(["PATH=BIN", *lines]), folder, has_user=True)
 
     checks = [[one["check"] for one in row["findings"]] for row in rows]
     assert [{"users", "directories"} & {*one} for one in checks] == [{check} - {""}] * 2
-    assert all((f"{OTHER} (tab:3)" in find_text(row)) == (row["line"] == 2) for row in rows if check == "users")
+    assert all(
+        (f"{OTHER} (tab:3)" in find_text(row)) == (row["line"] == 2)
+        for row in rows
+        if check == "users"
+    )
 
 
 @pytest.mark.parametrize(
@@ -366,7 +460,11 @@ ONE_NAME = {
     "the default directory": ("SOLO_DIR=/run/solo", "-n x", ""),
     "two directories": ("SOLO_DIR=/srv/names", "--dir /srv/other -n x", "directories"),
     "a link": ("SOLO_DIR=LINK", "--dir REAL -n x", ""),
-    "another shared lock file": ("SOLO_DIR=/srv/names", "--dir /srv/other -n x --shared", "directories"),
+    "another shared lock file": (
+        "SOLO_DIR=/srv/names",
+        "--dir /srv/other -n x --shared",
+        "directories",
+    ),
 }
 
 
@@ -376,11 +474,19 @@ def test_one_name_in_two_directories_gets_a_note(folder, tmp_path, case):
     variable, options, check = ONE_NAME[case]
     (tmp_path / "link").symlink_to(tmp_path)
     text = f"PATH=BIN\n@daily root solo {options} -- job.sh\n{variable}\n@daily root solo -n x -- job.sh\n"
-    rows = examine(text.replace("LINK", f"{tmp_path}/link").replace("REAL", str(tmp_path)), folder, has_user=True)
+    rows = examine(
+        text.replace("LINK", f"{tmp_path}/link").replace("REAL", str(tmp_path)),
+        folder,
+        has_user=True,
+    )
 
-    assert [[one["check"] for one in row["findings"]] for row in rows] == [[check] * bool(check)] * 2
+    assert [[one["check"] for one in row["findings"]] for row in rows] == [
+        [check] * bool(check)
+    ] * 2
     if check:
-        assert rows[0]["findings"][-1]["text"].startswith("-n x does not exclude that of tab:4 (/srv/names, of root): ")
+        assert rows[0]["findings"][-1]["text"].startswith(
+            "-n x does not exclude that of tab:4 (/srv/names, of root): "
+        )
 
 
 def test_a_long_file_is_read_in_a_time_that_grows_with_its_length(folder):
@@ -397,8 +503,12 @@ def test_a_long_file_is_read_in_a_time_that_grows_with_its_length(folder):
 @pytest.mark.root
 def test_a_long_list_of_one_name_is_compared_once_for_each_place(folder):
     """Not each line with each other one."""
-    lines = list(crontab.parse_crontab(Source("tab", "@daily root solo -n x -- a\n" * 3000, True, "root")))
-    lines += crontab.parse_crontab(Source("tab", "@daily nobody solo -n x -- a\n" * 3000, True, "root"))
+    lines = list(
+        crontab.parse_crontab(Source("tab", "@daily root solo -n x -- a\n" * 3000, True, "root"))
+    )
+    lines += crontab.parse_crontab(
+        Source("tab", "@daily nobody solo -n x -- a\n" * 3000, True, "root")
+    )
     groups = {}
     for line in lines:
         for key, difference in jobs.list_keys(line):
@@ -407,7 +517,7 @@ def test_a_long_list_of_one_name_is_compared_once_for_each_place(folder):
     assert [len(group) for key, group in groups.items() if key[0] == "name"] == [2]
 
 
-# --- crontabs --------------------------------------------------------------------------------------------------------
+# --- crontabs-------------------------------------------------------------------------------------
 
 
 def test_both_formats_schedules_variables_and_comments_are_read(folder):
@@ -501,16 +611,27 @@ def test_a_line_that_cron_refuses_fails(monkeypatch, line):
     """A copy may be for another cron. Debian's cron ignores the whole file."""
     for module in (crontab, cron_rules):
         monkeypatch.setattr(module, "find_cron", lambda: cron_rules.DEBIAN)
-    sources = [Source("tab", f"@daily job\n{line}\n", False, ME, is_read) for is_read in (False, True)]
-    rows = [row for source in sources for row in jobs.describe(list(crontab.parse_crontab(source))) if row["line"] == 2]
+    sources = [
+        Source("tab", f"@daily job\n{line}\n", False, ME, is_read) for is_read in (False, True)
+    ]
+    rows = [
+        row
+        for source in sources
+        for row in jobs.describe(list(crontab.parse_crontab(source)))
+        if row["line"] == 2
+    ]
 
     assert tuple(map(list_found, rows)) == REFUSED_BY_CRON[line]
 
 
 def test_a_column_of_users_is_recognized(folder):
-    with_users = examine(f"* * * * * root flock -n /run/x job.sh\n@daily {ME} flock -n /run/y job.sh")
+    with_users = examine(
+        f"* * * * * root flock -n /run/x job.sh\n@daily {ME} flock -n /run/y job.sh"
+    )
     without = examine("* * * * * root flock -n /run/x job.sh\n@daily flock -n /run/y job.sh")
-    *_, unknown = examine(f"@daily root job\n@daily {ME} job\n@daily nobody-here flock -n /run/y job.sh")
+    *_, unknown = examine(
+        f"@daily root job\n@daily {ME} job\n@daily nobody-here flock -n /run/y job.sh"
+    )
 
     assert find_text(unknown) == "no line to use: this machine has no user nobody-here"
     assert list(map(list_found, with_users))[1] == list_found(without[1]) == "callers"
@@ -523,7 +644,10 @@ def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder):
     [fourth] = examine("PATH=BIN\n@daily . /etc/profile; flock -n /run/x job.sh", folder)
 
     assert (list_found(first), first["use"]) == ("!path path command", None)
-    assert first["findings"][0]["text"] == f"cron does not find solo in the PATH of this line (write {folder}/solo)"
+    assert (
+        first["findings"][0]["text"]
+        == f"cron does not find solo in the PATH of this line (write {folder}/solo)"
+    )
     assert second["use"] == f"@daily {folder}/solo -n run:x -q -E 1 -- job.sh"
     assert list_found(third) == "path"
     assert fourth["use"] == f"@daily . /etc/profile; {folder}/solo -n run:x -q -E 1 -- job.sh"
@@ -563,11 +687,15 @@ def test_variables_and_programs_of_a_line_count(folder):
     [other] = examine("PATH=BIN\n@daily solo -n a job.sh\n", folder)
     [unknown] = examine("PATH=BIN\n@daily solo -n a $JOB\n", folder)
 
-    assert find_text(missing) == f"no-such-job: command not found (in the PATH {folder}:/usr/bin:/bin)"
+    assert (
+        find_text(missing) == f"no-such-job: command not found (in the PATH {folder}:/usr/bin:/bin)"
+    )
     assert missing["state"] == "note" and find_text(minutes).startswith(
         "minutes: command not found (it was taken as COMMAND; "
     )
-    assert find_text(relative).startswith("solo refuses this line: SOLO_DIR must be an absolute path")
+    assert find_text(relative).startswith(
+        "solo refuses this line: SOLO_DIR must be an absolute path"
+    )
     assert other["findings"] == unknown["findings"] == []
 
 
@@ -576,16 +704,21 @@ def test_backend_that_a_line_or_a_unit_sets_elsewhere_is_not_guessed(folder):
     entry = "PATH=BIN:/bin\n{}@daily {}solo -n a --ttl 9s true"
     where = "SOLO_VIA=redis://h"
     refused, named, beside = [
-        examine(entry.format(*more), folder)[0] for more in (("", ""), (f"{where}\n", ""), ("", f"{where} "))
+        examine(entry.format(*more), folder)[0]
+        for more in (("", ""), (f"{where}\n", ""), ("", f"{where} "))
     ]
-    [unit] = examine(f"[Service]\nEnvironment={where}\nExecStart=solo -n a -E 0 --ttl 9s true", is_unit=True)
+    [unit] = examine(
+        f"[Service]\nEnvironment={where}\nExecStart=solo -n a -E 0 --ttl 9s true", is_unit=True
+    )
 
     assert "usage" in list_found(refused)
     assert not any("usage" in list_found(row) for row in (named, beside, unit))
 
 
 def test_earlier_spelling_gets_a_note_with_its_successor(folder):
-    [row] = examine("PATH=BIN:/bin\n@daily solo --slots 4 --take 2 -w 5 --max-waiting=1 -n a true", folder)
+    [row] = examine(
+        "PATH=BIN:/bin\n@daily solo --slots 4 --take 2 -w 5 --max-waiting=1 -n a true", folder
+    )
 
     assert [one["text"] for one in row["findings"]] == [
         "--take is K of --slots now: --slots N[,K]",
@@ -614,7 +747,10 @@ def test_a_path_of_solo_that_is_gone_fails(folder):
     lines = "@daily /nowhere/solo -n x true\n@daily BIN/solo -n x -- true\n"
     first, second = examine(lines, folder)
 
-    assert find_text(first) == f"/nowhere/solo is not there (solo is {folder}/solo)" and second["findings"] == []
+    assert (
+        find_text(first) == f"/nowhere/solo is not there (solo is {folder}/solo)"
+        and second["findings"] == []
+    )
 
 
 def test_an_outgrown_schedule_is_named(lab):
@@ -639,7 +775,9 @@ def test_an_outgrown_schedule_is_named(lab):
 
 
 def test_a_line_is_outgrown_before_its_median_is(lab):
-    """A third of its starts is skipped by its own runs, of which most are still shorter than the hour."""
+    """A third of its starts is skipped by its own runs, of which most are still shorter than the
+    hour.
+    """
     job, now = Written(), time.time()
     for hour in range(90, 30, -1):
         job.run(now - hour * HOUR, 50 * MINUTE, "index.sh")
@@ -658,7 +796,13 @@ def test_a_line_is_outgrown_before_its_median_is(lab):
     )
 
 
-GAPS = [("*/5 * * * *", 5), ("* * * * *", 1), ("0,30 8-9 * * 1", 30), ("0 0,23 * * *", 60), ("@daily", 1440)]
+GAPS = [
+    ("*/5 * * * *", 5),
+    ("* * * * *", 1),
+    ("0,30 8-9 * * 1", 30),
+    ("0 0,23 * * *", 60),
+    ("@daily", 1440),
+]
 GAPS += [("@reboot", None), ("0 3 * * 1", None), ("x * * * *", None), ("", None)]
 
 
@@ -672,33 +816,44 @@ def test_a_file_without_a_command_is_said_to_be_one(lab, option, what):
     text = "# [Service]\n[Service]\n" if option == "--unit" else "# a comment\nSHELL=/bin/sh\n"
     (lab.path / "empty").write_text(text)
 
-    empty, passwd = (lab.run("doctor", option, file) for file in (lab.path / "empty", "/etc/passwd"))
+    empty, passwd = (
+        lab.run("doctor", option, file) for file in (lab.path / "empty", "/etc/passwd")
+    )
 
     assert (empty.returncode, empty.stdout) == (0, b"no command found\n") and passwd.returncode == 1
-    assert passwd.stdout.decode() == f"fails  /etc/passwd:1: no line there looks like {what}\nno command found\n"
+    assert (
+        passwd.stdout.decode()
+        == f"fails  /etc/passwd:1: no line there looks like {what}\nno command found\n"
+    )
 
 
 def test_a_control_character_prevents_a_suggestion():
-    tab, control = examine("@daily\tflock\t-n /run/x job.sh\n@daily flock -n /run/x job.sh '\x1b[2J'\n")
+    tab, control = examine(
+        "@daily\tflock\t-n /run/x job.sh\n@daily flock -n /run/x job.sh '\x1b[2J'\n"
+    )
 
     assert tab["use"].endswith(" -n run:x -q -E 1 -- job.sh") and control["use"] is None
 
 
-# --- units -----------------------------------------------------------------------------------------------------------
+# --- units----------------------------------------------------------------------------------------
 
 UNIT = "[Service]\n"
 PLACE = "Environment=SOLO_DIR=/run/own\nRuntimeDirectory=own\n"
 ROOTS = "/root/no-names"
 ASKED, FIRST = f"Environment=SOLO_DIR={ROOTS}\n", f"first: mkdir -p -m 700 {ROOTS}"
 TEMPORARY = "Environment='SOLO_DIR=/var/tmp/no-names'\n"
-# Settings, and the beginning of why there is no line to use; "" if there is one. ! if a line with solo fails too.
+# Settings, and the beginning of why there is no line to use; "" if there is one. ! if a line with
+# solo fails too.
 SETTINGS = [
     ("", ""),
     ("User=nobody-here", "this machine has no user"),
     ("User=%i", "it is not certain"),
     ("DynamicUser=yes", "!the user of DynamicUser= has no home directory (add User=solo-"),
     ("DynamicUser=yes\n" + PLACE, "it is not certain"),
-    ("ProtectSystem=strict", "!ProtectSystem=strict makes /run/solo read-only (add RuntimeDirectory=solo "),
+    (
+        "ProtectSystem=strict",
+        "!ProtectSystem=strict makes /run/solo read-only (add RuntimeDirectory=solo ",
+    ),
     ("ProtectSystem=strict\n" + PLACE, ""),
     ("ProtectSystem=strict\nReadWritePaths=/run/solo", ""),
     ("ProtectSystem=full\nProtectHome=yes\nPrivateTmp=yes", ""),
@@ -708,7 +863,10 @@ SETTINGS = [
     ("TemporaryFileSystem=/run/solo:ro", "TemporaryFileSystem=/run/solo covers /run/solo"),
     ("TemporaryFileSystem=/run/solo\nBindPaths=/run/solo:/run/solo:rbind", ""),
     ("BindPaths=/srv/x:/run/solo", "BindPaths= changes"),
-    ("BindReadOnlyPaths=/run/solo", "!BindReadOnlyPaths=/run/solo covers /run/solo (add RuntimeDirectory=solo "),
+    (
+        "BindReadOnlyPaths=/run/solo",
+        "!BindReadOnlyPaths=/run/solo covers /run/solo (add RuntimeDirectory=solo ",
+    ),
     ("BindReadOnlyPaths=/etc/x -/etc/y:/etc/y", ""),
     (ASKED + "PrivateTmp=yes\nPrivateNetwork=yes", ""),
     (ASKED + "ProtectSystem=strict", ""),
@@ -726,11 +884,17 @@ SETTINGS = [
         ASKED + f"ProtectHome=yes\nBindPaths={ROOTS}",
         f"!ProtectHome= hides {ROOTS} (set ProtectHome=tmpfs and add BindPaths=",
     ),
-    (TEMPORARY + "PrivateTmp=yes", "PrivateTmp= covers /var/tmp/no-names, so the unit would exclude no run elsewhere"),
+    (
+        TEMPORARY + "PrivateTmp=yes",
+        "PrivateTmp= covers /var/tmp/no-names, so the unit would exclude no run elsewhere",
+    ),
     (TEMPORARY + "DynamicUser=yes", "DynamicUser= covers /var/tmp/no-names"),
     (TEMPORARY + "PrivateTmp=disconnected\nBindPaths=/var/tmp", ""),
     (TEMPORARY + "PrivateTmp=No", ""),
-    ('Environment="SOLO_DIR=%h/no-names" A=b\nProtectHome=read-only\nReadWritePaths="-/root/no-names" "/a b"', ""),
+    (
+        'Environment="SOLO_DIR=%h/no-names" A=b\nProtectHome=read-only\nReadWritePaths="-/root/no-names" "/a b"',
+        "",
+    ),
     ("Environment=SOLO_DIR=/var/%i/names", ""),
     (
         "Environment=SOLO_DIR=/var/no-names\nProtectSystem=strict",
@@ -754,12 +918,19 @@ SETTINGS = [
 def test_settings_that_stand_in_the_way_prevent_a_suggestion(folder, tmp_path, settings, reason):
     """A line that has solo already is judged by the same rules."""
     file = tmp_path / "system/a.service"
-    exec_start = "ExecStart=/usr/bin/flock -n /run/x /usr/bin/job\n", "ExecStart=BIN/solo -n x -E 0 -- /usr/bin/job\n"
-    [tool], [solo] = (examine(f"{UNIT}{settings}\n{line}", folder, True, file=file) for line in exec_start)
+    exec_start = (
+        "ExecStart=/usr/bin/flock -n /run/x /usr/bin/job\n",
+        "ExecStart=BIN/solo -n x -E 0 -- /usr/bin/job\n",
+    )
+    [tool], [solo] = (
+        examine(f"{UNIT}{settings}\n{line}", folder, True, file=file) for line in exec_start
+    )
 
     use = f"ExecStart={folder}/solo -n run:x -q -E 1 -- /usr/bin/job"
     assert tool["use"] == (None if reason else use)
-    assert find_text(tool).startswith(f"no line to use: {reason.lstrip('!')}" if reason else "a skip prints nothing")
+    assert find_text(tool).startswith(
+        f"no line to use: {reason.lstrip('!')}" if reason else "a skip prints nothing"
+    )
     assert solo["state"] == ("fails" if reason[:1] == "!" else "note")
     assert reason[:1] != "!" or find_text(solo).startswith(reason[1:])
 
@@ -780,10 +951,14 @@ MADE_UP = [
 
 
 @pytest.mark.parametrize("words, given, user, directory", MADE_UP)
-def test_the_directory_of_a_dynamic_user_follows_from_name_and_user(tmp_path, words, given, user, directory):
+def test_the_directory_of_a_dynamic_user_follows_from_name_and_user(
+    tmp_path, words, given, user, directory
+):
     """Two units of one name get one directory."""
     text = f"{UNIT}DynamicUser=yes\nUser={given}\nExecStart=solo {words} -- /usr/bin/job\n"
-    rows = [examine(text, is_unit=True, file=tmp_path / f"{file}.service")[0] for file in ("a", "b@")]
+    rows = [
+        examine(text, is_unit=True, file=tmp_path / f"{file}.service")[0] for file in ("a", "b@")
+    ]
 
     first, second = (row["findings"][0]["text"] for row in rows)
     assert first == second and f"(add User={user} RuntimeDirectory={directory} Ru" in first
@@ -794,8 +969,16 @@ PASTED = "DynamicUser=yes\nRuntimeDirectory={0}\nEnvironment=SOLO_DIR=%t/{0}\n"
 PRIVATE = "Environment=SOLO_DIR=/tmp/names\nPrivateTmp=yes\n"
 UNITS_OF_ONE_NAME = {
     "one directory": ("User=u\n" + PASTED.format("d"), "User=u\n" + PASTED.format("d"), ""),
-    "two directories": ("User=u\n" + PASTED.format("d"), "User=u\n" + PASTED.format("e"), "(/run/e, of u)"),
-    "two users": ("User=u\n" + PASTED.format("d"), "User=v\n" + PASTED.format("d"), "(/run/d, of v)"),
+    "two directories": (
+        "User=u\n" + PASTED.format("d"),
+        "User=u\n" + PASTED.format("e"),
+        "(/run/e, of u)",
+    ),
+    "two users": (
+        "User=u\n" + PASTED.format("d"),
+        "User=v\n" + PASTED.format("d"),
+        "(/run/d, of v)",
+    ),
     "users of units": (PASTED.format("d"), PASTED.format("d"), "(/run/d, of b)"),
     "private directories": (PRIVATE, PRIVATE, "(/tmp/names, of root, PrivateTmp= of {})"),
     "private sockets": (
@@ -821,21 +1004,30 @@ def test_units_of_one_name_are_compared(tmp_path, case):
 
     found = [one["text"] for one in first["findings"] if one["check"] == "directories"]
     assert len(found) == bool(place)
-    assert not place or f"-n x does not exclude that of {files[1]}:" in found[0] and place.format(files[1]) in found[0]
+    assert (
+        not place
+        or f"-n x does not exclude that of {files[1]}:" in found[0]
+        and place.format(files[1]) in found[0]
+    )
 
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    "setting, found", [("PrivateTmp=yes", "none unit"), ("DynamicUser=1", "none unit"), ("", "!tmp !tmp")]
+    "setting, found",
+    [("PrivateTmp=yes", "none unit"), ("DynamicUser=1", "none unit"), ("", "!tmp !tmp")],
 )
 def test_a_lock_file_that_a_unit_has_alone_makes_no_name(folder, setting, found):
     """Units that never excluded each other would then, and nobody else can lock the file."""
-    text = f"{UNIT}{setting}\nSuccessExitStatus=75\nType=oneshot\n" + PASTED.format("d") * ("Dynamic" in setting)
+    text = f"{UNIT}{setting}\nSuccessExitStatus=75\nType=oneshot\n" + PASTED.format("d") * (
+        "Dynamic" in setting
+    )
     lines = "ExecStart=/usr/bin/flock -n '/tmp/x' /usr/bin/job\nExecStart=solo -n x --flock /tmp/x -- /usr/bin/job\n"
     tool, solo = examine(text + lines, folder, is_unit=True)
 
     assert f"{list_found(tool).split()[0]} {list_found(solo).split()[0]}" == found
-    assert not setting or all("= makes /tmp/x a file of this unit alone" in find_text(row) for row in (tool, solo))
+    assert not setting or all(
+        "= makes /tmp/x a file of this unit alone" in find_text(row) for row in (tool, solo)
+    )
 
 
 @pytest.mark.root
@@ -854,7 +1046,8 @@ def test_the_templates_of_the_project_fail_in_nothing(lab):
     assert result.returncode == 0 and b"not understood" not in result.stdout, result.stdout
 
 
-# Of each file, in what order, systemd 257 reads for job-nightly@eu.service; - for those that it does not.
+# Of each file, in what order, systemd 257 reads for job-nightly@eu.service; - for those that it
+# does not.
 PLACES = {
     "etc/job-nightly@.service": 0,
     "lib/job-nightly@.service": None,
@@ -889,9 +1082,17 @@ def test_the_files_of_a_unit_are_those_of_systemd(tmp_path, monkeypatch):
     by_folder = [files[0].file for files in unit_files.read_services([str(tmp_path / "etc")])]
     [timer] = unit_files.read_services([str(tmp_path / "etc/job-nightly.timer")])
 
-    assert [source.file for source in by_name] == [template, *expected] == [source.file for source in by_drop_in]
-    assert by_folder.count(template) == 2 and not [file for file in by_folder if "-.service" in file or "-@" in file]
-    assert [source.file for source in timer] == [f"{tmp_path}/etc/job-nightly.timer{end}" for end in ("", ".d/80.conf")]
+    assert (
+        [source.file for source in by_name]
+        == [template, *expected]
+        == [source.file for source in by_drop_in]
+    )
+    assert by_folder.count(template) == 2 and not [
+        file for file in by_folder if "-.service" in file or "-@" in file
+    ]
+    assert [source.file for source in timer] == [
+        f"{tmp_path}/etc/job-nightly.timer{end}" for end in ("", ".d/80.conf")
+    ]
     with pytest.raises(SoloError, match="cannot find the unit nobody-here.service"):
         list(unit_files.read_services(["nobody-here"]))
 
@@ -900,18 +1101,34 @@ DROP_INS = {
     # Of a.service, and a drop-in for it: what is found, in which file.
     "a setting": ("ExecStart=solo -n x -E 0 -- a", "ProtectSystem=strict", ["!place a.service"]),
     "a reset": ("ExecStart=/usr/bin/flock -n /tmp/x a", "ExecStart=\nExecStart=/usr/bin/a", []),
-    "a tool": ("ExecStart=/usr/bin/a", "ExecStart=\nExecStart=/usr/bin/flock -n /tmp/x a", ["!tmp callers b.conf"]),
+    "a tool": (
+        "ExecStart=/usr/bin/a",
+        "ExecStart=\nExecStart=/usr/bin/flock -n /tmp/x a",
+        ["!tmp callers b.conf"],
+    ),
     "a second command": ("ExecStart=/usr/bin/a", "ExecStart=/usr/bin/b", ["!unit b.conf"]),
     "a second of a oneshot": ("Type=oneshot\nExecStart=/usr/bin/a", "ExecStart=/usr/bin/b", []),
-    "a list": ("ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- a", "ReadWritePaths=/etc", []),
+    "a list": (
+        "ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- a",
+        "ReadWritePaths=/etc",
+        [],
+    ),
     "a reset list": (
         "ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- a",
         "ReadWritePaths=",
         ["!place a.service"],
     ),
     "a default": ("ProtectSystem=strict\nExecStart=solo -n x -E 0 -- a", "ProtectSystem=", []),
-    "a condition": ("ExecStart=solo -n x -E 0 -- a", "ExecCondition=flock -n /run/x true", ["unread b.conf"]),
-    "a removed condition": ("ExecStart=a\nExecCondition=flock -n /run/x true", "ExecCondition=", []),
+    "a condition": (
+        "ExecStart=solo -n x -E 0 -- a",
+        "ExecCondition=flock -n /run/x true",
+        ["unread b.conf"],
+    ),
+    "a removed condition": (
+        "ExecStart=a\nExecCondition=flock -n /run/x true",
+        "ExecCondition=",
+        [],
+    ),
     "no section": ("ExecStart=solo -n x -E 0 -- a", "[Unit]\nProtectSystem=strict", []),
     "no service": (None, "ExecStart=\nExecStart=solo -n x -E 0 -- a", ["unread b.conf"]),
 }
@@ -927,14 +1144,25 @@ def test_a_drop_in_is_judged_with_its_unit(tmp_path, monkeypatch, case):
         (tmp_path / file).write_text(f"{UNIT}{text}\n") if text else None
     rows = list(jobs.describe(jobs.list_lines([str(tmp_path / "etc/a.service.d/b.conf")], True)))
 
-    assert [f"{list_found(row)} {Path(row['file']).name}" for row in rows if row["findings"]] == expected
+    assert [
+        f"{list_found(row)} {Path(row['file']).name}" for row in rows if row["findings"]
+    ] == expected
 
 
 TEXTS = [
     (" [Unit] \r\n[Service]\t\r\n User = alice \r\nExecStart = solo -n x -E 0 -- a\r\n", ["alice"]),
-    ("User=bob\n[Service]\nExecStart=solo -n x -E 0 -- a\n[Install]\nUser=alice\n[Service]\nUser=carol\n", ["carol"]),
-    ("[Service]\nExecStart=solo \\\n# no end \\\n; no end\n -n x -E 0 \\\n -- a\nUser=alice\n", ["alice"]),
-    ("[Service]\nExecStart=+solo -n x -E 0 -- a\nUser=alice\nProtectSystem=strict\nType=oneshot\n", ["root"]),
+    (
+        "User=bob\n[Service]\nExecStart=solo -n x -E 0 -- a\n[Install]\nUser=alice\n[Service]\nUser=carol\n",
+        ["carol"],
+    ),
+    (
+        "[Service]\nExecStart=solo \\\n# no end \\\n; no end\n -n x -E 0 \\\n -- a\nUser=alice\n",
+        ["alice"],
+    ),
+    (
+        "[Service]\nExecStart=+solo -n x -E 0 -- a\nUser=alice\nProtectSystem=strict\nType=oneshot\n",
+        ["root"],
+    ),
     ("[Service]\nExecStart=!solo -n x -E 0 -- a\nUser=alice\n", ["root"]),
     ("[Service]\nExecStart=!!solo -n x -E 0 -- a\nUser=alice\n", ["alice"]),
     ("", []),
@@ -946,7 +1174,9 @@ def test_a_unit_is_read_as_systemd_reads_it(tmp_path, text, users):
     lines = list(units.parse_unit([Source(str(tmp_path / "a.service"), text, None, "")]))
 
     assert [line.user for line in lines] == users
-    assert all(line.advice.runs and not (line.place.problem or line.advice.findings) for line in lines)
+    assert all(
+        line.advice.runs and not (line.place.problem or line.advice.findings) for line in lines
+    )
 
 
 def test_a_semicolon_between_blanks_separates_commands_of_a_unit(folder):
@@ -964,7 +1194,10 @@ def test_the_line_of_a_unit_keeps_its_prefix_and_continues(folder):
     text = "ExecStart=-/usr/bin/flock -n /run/x \\\n# a comment\n  /usr/bin/job %i\nExecStartPre=flock -n /run/y a\n"
     row, pre = examine(UNIT + text, folder, is_unit=True)
 
-    assert (row["line"], row["use"]) == (2, f"ExecStart=-{folder}/solo -n run:x -q -E 1 -- /usr/bin/job %i")
+    assert (row["line"], row["use"]) == (
+        2,
+        f"ExecStart=-{folder}/solo -n run:x -q -E 1 -- /usr/bin/job %i",
+    )
     assert find_text(pre) == "ExecStartPre= is not read"
 
 
@@ -976,17 +1209,33 @@ def test_a_unit_with_signs_of_a_shell_fails():
 
 @pytest.mark.root
 def test_a_shell_in_a_unit_is_read(folder):
-    [row] = examine(UNIT + "ExecStart=/bin/sh -c 'flock -n /run/x a.sh && echo done'\n", folder, is_unit=True)
+    [row] = examine(
+        UNIT + "ExecStart=/bin/sh -c 'flock -n /run/x a.sh && echo done'\n", folder, is_unit=True
+    )
 
-    assert row["use"] == f"ExecStart=/bin/sh -c '{folder}/solo -n run:x -q -E 1 -- a.sh && echo done'"
+    assert (
+        row["use"] == f"ExecStart=/bin/sh -c '{folder}/solo -n run:x -q -E 1 -- a.sh && echo done'"
+    )
 
 
 @pytest.mark.root
 def test_a_unit_with_solo_gets_a_hint_unless_it_cannot_skip_or_a_skip_is_a_success(folder):
-    calls = ["-E 0 -- /usr/bin/job", "-n x -- /usr/bin/job", "clean --generated", "--dir /x wait x", "hold --pid 1 x"]
+    calls = [
+        "-E 0 -- /usr/bin/job",
+        "-n x -- /usr/bin/job",
+        "clean --generated",
+        "--dir /x wait x",
+        "hold --pid 1 x",
+    ]
     text = UNIT + "Type=oneshot\n" + "".join(f"ExecStart=BIN/solo {call}\n" for call in calls)
 
-    assert [list_found(row) for row in examine(text, folder, is_unit=True)] == ["", "status", "", "", "status"]
+    assert [list_found(row) for row in examine(text, folder, is_unit=True)] == [
+        "",
+        "status",
+        "",
+        "",
+        "status",
+    ]
 
 
 OWNERS = [
@@ -1009,7 +1258,7 @@ def test_the_user_of_a_unit_is_certain_or_empty(tmp_path, file, text, user):
     assert [line.user for line in lines] == [user, "root" if "system" in file else ""]
 
 
-# --- the command -----------------------------------------------------------------------------------------------------
+# --- the command----------------------------------------------------------------------------------
 
 
 def test_doctor_prints_findings_and_the_line_to_use(lab):
@@ -1020,9 +1269,17 @@ def test_doctor_prints_findings_and_the_line_to_use(lab):
     result = lab.run("doctor", "--crontab", tab)
 
     *findings, use, unread, end = result.stdout.decode().splitlines()
-    assert (result.returncode, result.stderr, end) == (1, b"", "1 of 2 commands to change, 1 not understood")
-    assert [line.split(":")[0] for line in findings] == [f"{state:<5}  {tab}" for state in ("fails", "note", "note")]
-    assert use.startswith("use    */5 * * * * ") and use.endswith(" -n tmp:x -q -E 1 -- a.sh && b.sh")
+    assert (result.returncode, result.stderr, end) == (
+        1,
+        b"",
+        "1 of 2 commands to change, 1 not understood",
+    )
+    assert [line.split(":")[0] for line in findings] == [
+        f"{state:<5}  {tab}" for state in ("fails", "note", "note")
+    ]
+    assert use.startswith("use    */5 * * * * ") and use.endswith(
+        " -n tmp:x -q -E 1 -- a.sh && b.sh"
+    )
     assert (tab.read_bytes(), tab.stat().st_mtime_ns) == before and not Path(lab.directory).exists()
 
 
@@ -1052,7 +1309,9 @@ def test_a_wrong_use_is_one_line_and_status_125(lab, words, message):
 
 @pytest.fixture
 def put(tmp_path, monkeypatch):
-    """Return a function that makes files, {path: text}. Those in crontab, cron.d, spool and system are all of this machine."""
+    """Return a function that makes files, {path: text}. Those in crontab, cron.d, spool and system
+    are all of this machine.
+    """
     monkeypatch.setattr(crontab, "SYSTEM", str(tmp_path / "crontab"))
     monkeypatch.setattr(crontab, "SYSTEM_DIRECTORY", str(tmp_path / "cron.d"))
     monkeypatch.setattr(crontab, "SPOOLS", (str(tmp_path / "spool"),))
@@ -1069,8 +1328,18 @@ def put(tmp_path, monkeypatch):
 
 
 def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, capsys, put):
-    put({"crontab": "@daily root flock -n /run/1 job.sh\n", "cron.d/good": "@daily root flock -n /run/2 job.sh\n"})
-    put({"cron.d/bad~": "@daily root flock -n /run/3 job.sh\n", "spool/alice": "@daily flock -n /run/4 job.sh\n"})
+    put(
+        {
+            "crontab": "@daily root flock -n /run/1 job.sh\n",
+            "cron.d/good": "@daily root flock -n /run/2 job.sh\n",
+        }
+    )
+    put(
+        {
+            "cron.d/bad~": "@daily root flock -n /run/3 job.sh\n",
+            "spool/alice": "@daily flock -n /run/4 job.sh\n",
+        }
+    )
     put({"bin/crontab": "#!/bin/sh\necho '@daily flock -n /run/5 job.sh'\n"})
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
 
@@ -1082,7 +1351,9 @@ def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, cap
     assert "crontab -l:1: " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option, place", [("crontab", "spool/nobody:1"), ("unit", "system/a.service:2")])
+@pytest.mark.parametrize(
+    "option, place", [("crontab", "spool/nobody:1"), ("unit", "system/a.service:2")]
+)
 def test_without_files_crontabs_and_units_are_compared(tmp_path, capsys, put, option, place):
     """Only the findings about the kind that was asked for are printed."""
     put({"spool/nobody": "@daily /bin/sh -c 'solo -n backup -- job.sh'\n", "bin/solo": ""})
@@ -1091,13 +1362,20 @@ def test_without_files_crontabs_and_units_are_compared(tmp_path, capsys, put, op
     jobs.run({option: True, "dir": str(tmp_path)}, [])
 
     *_, found, end = capsys.readouterr().out.splitlines()
-    other = {"crontab": f"root ({tmp_path}/system/a.service:2)", "unit": f"nobody ({tmp_path}/spool/nobody:1)"}[option]
-    assert found.startswith(f"note   {tmp_path}/{place}: -n backup does not exclude that of {other}: ")
+    other = {
+        "crontab": f"root ({tmp_path}/system/a.service:2)",
+        "unit": f"nobody ({tmp_path}/spool/nobody:1)",
+    }[option]
+    assert found.startswith(
+        f"note   {tmp_path}/{place}: -n backup does not exclude that of {other}: "
+    )
     assert "1 command" in end
 
 
 def test_lines_of_the_spool_are_numbered_as_the_editor_of_crontab_shows_them(tmp_path, put):
-    """The file of this cron has a header that crontab -l does not print. In a copy elsewhere the header counts."""
+    """The file of this cron has a header that crontab -l does not print. In a copy elsewhere the
+    header counts.
+    """
     text = "# my jobs\n@daily flock -n /run/x job.sh\n"
     header = (
         "# DO NOT EDIT THIS FILE - edit the master and reinstall.\n"
@@ -1106,20 +1384,36 @@ def test_lines_of_the_spool_are_numbered_as_the_editor_of_crontab_shows_them(tmp
     )
     put({"spool/alice": header + text, "spool/bob": text, "copy": header + text})
 
-    found = [*crontab.find_crontabs(), *crontab.read_all([str(tmp_path / "spool/alice"), str(tmp_path / "copy")])]
+    found = [
+        *crontab.find_crontabs(),
+        *crontab.read_all([str(tmp_path / "spool/alice"), str(tmp_path / "copy")]),
+    ]
 
-    assert [line.number for source in found for line in crontab.parse_crontab(source)] == [2, 2, 2, 5]
+    assert [line.number for source in found for line in crontab.parse_crontab(source)] == [
+        2,
+        2,
+        2,
+        5,
+    ]
 
 
-# --- garbage -----------------------------------------------------------------------------------------------------------
+# --- garbage--------------------------------------------------------------------------------------
 
 
 def test_a_line_of_a_megabyte_is_unclear():
-    for long in ("a " * 500_000, "a" * 1_000_000, "&& a " * 200_000, "9" * 1_000_000, "$(" * 500_000):
+    for long in (
+        "a " * 500_000,
+        "a" * 1_000_000,
+        "&& a " * 200_000,
+        "9" * 1_000_000,
+        "$(" * 500_000,
+    ):
         assert list(map(list_found, examine(f"@daily flock -n /run/x {long}"))) == ["unclear"]
 
 
-STARTS = "if x; |pgrep |ps & |mkdir a (|mkdir a; |[ -f x; |;a/|if/|`|killall  |test ! -x &".split("|")
+STARTS = "if x; |pgrep |ps & |mkdir a (|mkdir a; |[ -f x; |;a/|if/|`|killall  |test ! -x &".split(
+    "|"
+)
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -1128,7 +1422,9 @@ def test_a_long_line_is_searched_for_locks_made_by_hand_in_one_pass(start):
     long = start * (200_000 // len(start))
 
     assert [list_found(row) for row in examine(f"@daily job {long}")] == [""]
-    assert [list_found(row) for row in examine(f"@daily job {long}; mkdir /run/x.lock && job")] == ["stale"]
+    assert [list_found(row) for row in examine(f"@daily job {long}; mkdir /run/x.lock && job")] == [
+        "stale"
+    ]
 
 
 def test_many_brackets_are_unclear():

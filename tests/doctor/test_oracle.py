@@ -1,8 +1,8 @@
 """The oracle of `solo doctor --crontab`: a line and the line to use instead have the same effect.
 
 Both run in a real shell; test_systemd.py runs some under the real systemd. Their jobs are stubs
-that record their words, directory, environment and input; a run that finds another one records how many run at once, its status
-and whether it prints.
+that record their words, directory, environment and input; a run that finds another one records how
+many run at once, its status and whether it prints.
 """
 
 import os
@@ -48,7 +48,8 @@ TOOLS = {
     "run-one": [""],
 }
 TOOLS = {tool: [f"{tool} {options}".strip() for options in forms] for tool, forms in TOOLS.items()}
-STRINGS = ["-c 'job a; after'", '-c "job \\"$HOME\\" exit=4"', "--command 'job <given | cat'"]  # only of flock
+# only of flock
+STRINGS = ["-c 'job a; after'", '-c "job \\"$HOME\\" exit=4"', "--command 'job <given | cat'"]
 BEFORE = [
     "", "", "nice ", "cd sub && ", "cd sub; ", "A='b c' ", "env A=b nice -n 3 ", "timeout 90 ", "exec ", "( ", "{ ", "if ", "! ",
     "after exit=1 || ", "after $(echo 1) | ", "sh -c '",
@@ -65,7 +66,12 @@ JOBS = [
 def make_line(rng, tools):
     """Return a line of a crontab in which a tool guards the job; LOCK is its file."""
     tool = rng.choice(sorted(tools))
-    guard, before, after, job = rng.choice(TOOLS[tool]), rng.choice(BEFORE), rng.choice(AFTER), rng.choice(JOBS)
+    guard, before, after, job = (
+        rng.choice(TOOLS[tool]),
+        rng.choice(BEFORE),
+        rng.choice(AFTER),
+        rng.choice(JOBS),
+    )
     if tool == "run-one" and re.search(r"[$*~`']", job):
         job = "job a b"
     if tool == "flock" and rng.randrange(4) == 0:
@@ -79,12 +85,19 @@ def make_line(rng, tools):
 
 
 ME = pwd.getpwuid(os.geteuid())
-CRONS = {"SHELL": "/bin/sh", "HOME": ME.pw_dir, "LOGNAME": ME.pw_name, "A": "1  2"}  # the environment of cron
+CRONS = {
+    "SHELL": "/bin/sh",
+    "HOME": ME.pw_dir,
+    "LOGNAME": ME.pw_name,
+    "A": "1  2",
+}  # the environment of cron
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of a line alone, and while the job of the same line ran. `most` is how many jobs ran at once."""
+    """The effect of a line alone, and while the job of the same line ran. `most` is how many jobs
+    ran at once.
+    """
 
     alone: tuple
     status: int
@@ -96,7 +109,9 @@ class Effect:
 
 
 class Shell:
-    """Runs lines by /bin/sh as cron does, each below a directory of its own, with a limit of its own."""
+    """Runs lines by /bin/sh as cron does, each below a directory of its own, with a limit of its
+    own.
+    """
 
     def __init__(self, path, environment):
         self.path = path
@@ -113,7 +128,11 @@ class Shell:
 
     def start(self, line, place):
         environment = {**self.environment, "RAN": str(place)}
-        with open(place / "given") as given, open(place / "stdout", "wb") as out, open(place / "stderr", "wb") as err:
+        with (
+            open(place / "given") as given,
+            open(place / "stdout", "wb") as out,
+            open(place / "stderr", "wb") as err,
+        ):
             streams = {"stdin": given, "stdout": out, "stderr": err}
             return subprocess.Popen(["/bin/sh", "-c", line], cwd=place, env=environment, **streams)
 
@@ -122,14 +141,24 @@ class Shell:
         log = place / "log"
         alone = self.start(line, place)
         status = alone.wait(PATIENCE)
-        started = [bytes.fromhex(text.split()[1]) for text in log.read_text().splitlines() if text.startswith("start ")]
+        started = [
+            bytes.fromhex(text.split()[1])
+            for text in log.read_text().splitlines()
+            if text.startswith("start ")
+        ]
         printed = tuple((place / name).read_bytes() for name in ("stdout", "stderr"))
         log.unlink()
         os.mkfifo(place / "go")
         first = self.start(line, place)
         until(lambda: has_started(log, 1))
         second = self.start(line, place)
-        until(lambda: second.poll() is not None or any(map(is_blocked, list_tree(second.pid))) or has_started(log, 2))
+        until(
+            lambda: (
+                second.poll() is not None
+                or any(map(is_blocked, list_tree(second.pid)))
+                or has_started(log, 2)
+            )
+        )
         is_silent = not (place / "stderr").read_bytes()
         writer = os.open(place / "go", os.O_WRONLY)
         (place / "go").unlink()  # a waiter does not stop there
@@ -152,7 +181,9 @@ def has_started(log, number):
 def count(log):
     """Return (how many jobs ran, how many of them at once)."""
     runs = most = now = 0
-    for word, program in [(line.split()[0], bytes.fromhex(line.split()[1]).split(b"\0")[0]) for line in log]:
+    for word, program in [
+        (line.split()[0], bytes.fromhex(line.split()[1]).split(b"\0")[0]) for line in log
+    ]:
         change = (1 if word == "start" else -1) * program.endswith(b"/job")
         runs, now = runs + (change > 0), now + change
         most = max(most, now)
@@ -162,7 +193,9 @@ def count(log):
 def suggest(line, variables):
     """Return the line to use, None if there is none."""
     head = "".join(f"{name}={value}\n" for name, value in variables.items())
-    [row] = jobs.describe(list(parse_crontab(Source("tab", f"{head}* * * * * {line}\n", False, ME.pw_name))))
+    [row] = jobs.describe(
+        list(parse_crontab(Source("tab", f"{head}* * * * * {line}\n", False, ME.pw_name)))
+    )
     return row["use"] and row["use"].removeprefix("* * * * * ")
 
 
@@ -201,10 +234,14 @@ def test_each_form_of_each_tool_has_the_effect_of_its_suggestion(shell):
     forms += [f"flock -n LOCK {string}" for string in STRINGS]
     effects = [compare(shell, number, line) for number, line in enumerate(forms)]
 
-    assert {effect.runs for effect in effects} == {1, 2} and {effect.busy_status for effect in effects} >= {0, 1, 7}
+    assert {effect.runs for effect in effects} == {1, 2} and {
+        effect.busy_status for effect in effects
+    } >= {0, 1, 7}
 
 
-@pytest.mark.parametrize("tenth", [*range(3), *(pytest.param(at, marks=pytest.mark.full) for at in range(3, 20))])
+@pytest.mark.parametrize(
+    "tenth", [*range(3), *(pytest.param(at, marks=pytest.mark.full) for at in range(3, 20))]
+)
 def test_ten_lines_have_the_effect_of_their_suggestions(shell, tenth):
     """The same lines in `make test`, others in each run of `make test-full`."""
     rng = Random(tenth if tenth < 3 else f"{tally.SEED} {tenth}")
@@ -215,7 +252,13 @@ def test_ten_lines_have_the_effect_of_their_suggestions(shell, tenth):
 
 def test_the_oracle_notices_another_effect(shell):
     """The witness: words, status, output and number of runs of a wrong line differ."""
-    lines = ["flock -n LOCK job a", "flock -n LOCK job b", "job a", "flock -n -E 3 LOCK job a", "flock LOCK job a"]
+    lines = [
+        "flock -n LOCK job a",
+        "flock -n LOCK job b",
+        "job a",
+        "flock -n -E 3 LOCK job a",
+        "flock LOCK job a",
+    ]
     effects = []
     for number, line in enumerate(lines):
         place = shell.path / f"place.{number}"
@@ -224,4 +267,9 @@ def test_the_oracle_notices_another_effect(shell):
 
     first, words, unguarded, status, waits = effects
     assert (first.runs, first.most, first.busy_status, first.is_silent) == (1, 1, 1, True)
-    assert first.alone != words.alone and unguarded.most == 2 and status.busy_status == 3 and waits.runs == 2
+    assert (
+        first.alone != words.alone
+        and unguarded.most == 2
+        and status.busy_status == 3
+        and waits.runs == 2
+    )

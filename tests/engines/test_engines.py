@@ -1,4 +1,6 @@
-"""The promises of a lock at any engine, tested with real servers. Each host is a separate SOLO_DIR."""
+"""The promises of a lock at any engine, tested with real servers. Each host is a separate
+SOLO_DIR.
+"""
 
 import itertools
 import json
@@ -50,18 +52,26 @@ class Fleet:
         return self.lab.start(*words, **self.describe(host, options))
 
     def hold(self, host, name, *words):
-        """Start a holder whose command lives until its stdin is closed; return once the command runs."""
-        holder = self.start(host, *words, "-n", name, "--", "sh", "-c", "echo $$; read line; exit 0")
+        """Start a holder whose command lives until its stdin is closed; return once the command
+        runs.
+        """
+        holder = self.start(
+            host, *words, "-n", name, "--", "sh", "-c", "echo $$; read line; exit 0"
+        )
         holder.child = int(read_line(holder))
         return holder
 
     def start_waiter(self, host, name, *words, tag="x"):
-        """Start a contender that writes `tag` to the log when it runs; return once the engine has it in its queue.
+        """Start a contender that writes `tag` to the log when it runs; return once the engine has
+        it in its queue.
 
-        Only the first contender of a host joins the engine's queue: the others wait in the local one.
+        Only the first contender of a host joins the engine's queue: the others wait in the local
+        one.
         """
         before = self.count(name, "waiting")
-        waiting = self.start(host, "-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
+        waiting = self.start(
+            host, "-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log"
+        )
         until(lambda: self.count(name, "waiting") > before)
         return waiting
 
@@ -74,7 +84,9 @@ class Fleet:
         return self.read_json("list", *names)
 
     def count(self, name, state):
-        """Count the rows of `solo list` in this process, for polling: a start of the view takes 100 ms of CPU."""
+        """Count the rows of `solo list` in this process, for polling: a start of the view takes 100
+        ms of CPU.
+        """
         rows, is_complete = collect(str(self.lab.path / "nowhere"), self.url, [name])
         assert is_complete
         return sum(row["state"] == state for row in rows)
@@ -91,7 +103,7 @@ def need(server, feature):
         pytest.skip(f"{server.scheme} {feature.replace('_', ' ')}: no")
 
 
-# --- one run ------------------------------------------------------------------------------------------------------------------
+# --- one run--------------------------------------------------------------------------------------
 
 
 def test_command_gets_name_token_and_ttl_its_end_is_mirrored_and_leaves_nothing(fleet):
@@ -101,7 +113,10 @@ def test_command_gets_name_token_and_ttl_its_end_is_mirrored_and_leaves_nothing(
     name, token, ttl, key = result.stdout.decode().split(maxsplit=3)
     assert (result.returncode, result.stderr) == (7, b"")
     assert (name, ttl) == (fleet.job, "10") and int(token) > 0 and fleet.job in key
-    assert fleet.run("a", "-n", fleet.job, "--", "sh", "-c", "kill -USR1 $$").returncode == -signal.SIGUSR1
+    assert (
+        fleet.run("a", "-n", fleet.job, "--", "sh", "-c", "kill -USR1 $$").returncode
+        == -signal.SIGUSR1
+    )
     assert fleet.list(fleet.job) == []
 
 
@@ -136,7 +151,7 @@ def test_run_loads_no_heavy_module(fleet):
     assert f"solo.engines.{fleet.server.scheme}" in loaded and loaded.isdisjoint(HEAVY)
 
 
-# --- several contenders -------------------------------------------------------------------------------------------------------
+# --- several contenders---------------------------------------------------------------------------
 
 
 def test_busy_message_names_the_holder_on_its_host(fleet):
@@ -155,11 +170,16 @@ def test_busy_message_names_the_holder_on_its_host(fleet):
 
 def test_busy_message_and_views_tell_waiting_from_holding(fleet):
     holder = fleet.hold("a", fleet.job, "--shared")
-    waiter = fleet.start("b", "-w", "forever", "-n", fleet.job, "--", "sh", "-c", "echo up; read line")
+    waiter = fleet.start(
+        "b", "-w", "forever", "-n", fleet.job, "--", "sh", "-c", "echo up; read line"
+    )
     until(lambda: "waiting" in [row["state"] for row in fleet.list(fleet.job)])
 
     message = fleet.run("c", "--shared", "-n", fleet.job, "true").stderr.decode()
-    assert f"busy: pid {waiter.pid} on {socket.gethostname()} (sh -c" in message and ") has waited for " in message
+    assert (
+        f"busy: pid {waiter.pid} on {socket.gethostname()} (sh -c" in message
+        and ") has waited for " in message
+    )
 
     time.sleep(1)
     begin = time.time()
@@ -182,7 +202,9 @@ def test_note_of_the_holder_shows_on_every_host(fleet):
     waiter = fleet.start_waiter("c", fleet.job, "--note", "me too")
     table = fleet.run("b", "list").stdout.decode().splitlines()
 
-    assert lines[0].endswith(f"): {note}\n") and lines[1].endswith(f"), 1 skip since: {note}\n"), lines
+    assert lines[0].endswith(f"): {note}\n") and lines[1].endswith(f"), 1 skip since: {note}\n"), (
+        lines
+    )
     assert [row["note"] for row in fleet.list(fleet.job)] == [note, "me too"]
     assert " NOTE " in table[0] and any(f"  {note}  " in row for row in table)
     waiter.terminate()
@@ -201,7 +223,9 @@ def test_waiters_acquire_in_order_of_arrival(fleet):
 def test_wait_timeout_is_busy(fleet):
     holder = fleet.hold("a", fleet.job)
 
-    result = fleet.run("b", "-n", fleet.job, "-w", "5s", "--ttl", "40s", "true")  # for which a call has 5 seconds
+    result = fleet.run(
+        "b", "-n", fleet.job, "-w", "5s", "--ttl", "40s", "true"
+    )  # for which a call has 5 seconds
 
     assert result.returncode == 75 and b"busy: held for" in result.stderr
     finish(holder)
@@ -221,7 +245,10 @@ def test_signal_ends_a_waiter_and_leaves_nothing(fleet):
 
 
 def test_tokens_grow_over_all_hosts(fleet):
-    tokens = [int(fleet.run(host, "-n", "fence", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for host in "abacb"]
+    tokens = [
+        int(fleet.run(host, "-n", "fence", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout)
+        for host in "abacb"
+    ]
 
     assert tokens == sorted(set(tokens))
 
@@ -229,18 +256,45 @@ def test_tokens_grow_over_all_hosts(fleet):
 def test_several_names_are_held_together(fleet):
     holder = fleet.hold("a", "one", "-n", "two")
 
-    assert {row["name"] for row in fleet.list("one", "two") if row["state"] == "held"} == {"one", "two"}
-    assert [fleet.run("b", "-n", name, "true").returncode for name in ("one", "two", "three")] == [75, 75, 0]
+    assert {row["name"] for row in fleet.list("one", "two") if row["state"] == "held"} == {
+        "one",
+        "two",
+    }
+    assert [fleet.run("b", "-n", name, "true").returncode for name in ("one", "two", "three")] == [
+        75,
+        75,
+        0,
+    ]
     finish(holder)
-    assert fleet.run("b", "-n", "two", "-n", "one", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout.count(b" ") == 1
+    assert (
+        fleet.run("b", "-n", "two", "-n", "one", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout.count(
+            b" "
+        )
+        == 1
+    )
 
 
 def test_name_may_have_any_character(fleet):
-    names = [b"a}:b", b"a", b"a}", b"{", b"*", b"two words", "ü".encode(), b"\xff", b"a}:fence", b"%2F", b"100%"]
+    names = [
+        b"a}:b",
+        b"a",
+        b"a}",
+        b"{",
+        b"*",
+        b"two words",
+        "ü".encode(),
+        b"\xff",
+        b"a}:fence",
+        b"%2F",
+        b"100%",
+    ]
     if not fleet.server.has_bytes:  # only UTF-8
         names.remove(b"\xff")
         result = fleet.run("a", "-n", b"\xff", "true")
-        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"bug" not in result.stderr
+        assert (result.returncode, result.stderr.count(b"\n")) == (
+            125,
+            1,
+        ) and b"bug" not in result.stderr
     holders = [fleet.hold(f"a{number}", name) for number, name in enumerate(names)]
 
     shown = {name.decode(errors="backslashreplace") for name in names}
@@ -255,10 +309,14 @@ def test_shared_holds_coexist_and_exclude_exclusive(fleet):
 
     assert fleet.run("c", "-n", "data", "true").returncode == 75
     writer = fleet.start_waiter("c", "data", tag="writer")
-    assert fleet.run("d", "-n", "data", "--shared", "true").returncode == 75  # no contender overtakes the writer
+    assert (
+        fleet.run("d", "-n", "data", "--shared", "true").returncode == 75
+    )  # no contender overtakes the writer
     for reader in readers:
         finish(reader)
-    assert finish(writer)[0] == 0 and fleet.run("d", "-n", "data", "--shared", "true").returncode == 0
+    assert (
+        finish(writer)[0] == 0 and fleet.run("d", "-n", "data", "--shared", "true").returncode == 0
+    )
 
 
 def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
@@ -279,7 +337,16 @@ def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
 
 def test_simultaneous_contenders_fill_all_slots(fleet):
     """A contender is not busy while others have joined and not yet taken their slots."""
-    words = ("--slots", "5", "--ttl", "60s", "--", "sh", "-c", "echo $SOLO_SLOT; read line; exit 0")  # a long timeout
+    words = (
+        "--slots",
+        "5",
+        "--ttl",
+        "60s",
+        "--",
+        "sh",
+        "-c",
+        "echo $SOLO_SLOT; read line; exit 0",
+    )  # a long timeout
     crowd = [fleet.start(f"h{number}", "-n", fleet.job, *words) for number in range(5)]
 
     assert sorted(map(read_line, crowd)) == list("01234")
@@ -335,7 +402,9 @@ def test_explain_reads_the_queue_and_joins_none(fleet):
     status, outcome, place, reason = explain()
     busy = fleet.run("c", "-n", fleet.job, "true")
     assert (status, outcome, place) == (busy.returncode, "busy", None) == (75, "busy", None)
-    without_times = [re.sub(r"for \d+s", "", text) for text in (f"solo: {reason}\n", busy.stderr.decode())]
+    without_times = [
+        re.sub(r"for \d+s", "", text) for text in (f"solo: {reason}\n", busy.stderr.decode())
+    ]
     assert without_times[0] == without_times[1]
     assert explain("-w", "1h")[:3] == (0, "waits", 2) and explain("-w", "1h,1")[:2] == (75, "busy")
     assert explain("--replace")[:2] == (0, "replaces") and fleet.count(fleet.job, "waiting") == 1
@@ -358,28 +427,48 @@ def test_replace_asks_the_launcher_on_the_other_host_to_end_its_command(fleet):
 @pytest.mark.tool("gcc")
 def test_views_ignore_a_wrong_clock_of_the_holders_host(fleet):
     environment = {**fleet.describe("a", {})["env"], **Clock(fleet.lab.path, -100_000).environment}
-    holder = fleet.start("a", "-n", fleet.job, "--", "sh", "-c", "echo $$; read line; exit 0", env=environment)
+    holder = fleet.start(
+        "a", "-n", fleet.job, "--", "sh", "-c", "echo $$; read line; exit 0", env=environment
+    )
     read_line(holder)
 
     moments = [row["since"] for row in fleet.list(fleet.job)]
     busy = fleet.run("b", "-n", fleet.job, "true").stderr.decode()
     finish(holder)
-    rows = fleet.read_json("history", "--via", fleet.url, fleet.job) if fleet.server.has_history else []
+    rows = (
+        fleet.read_json("history", "--via", fleet.url, fleet.job)
+        if fleet.server.has_history
+        else []
+    )
     moments += [moment for row in rows for moment in (row["time"], row["end"])]
 
     assert "busy: held for " in busy and "d" not in busy.partition("held for ")[2].partition(" ")[0]
-    assert all(abs(datetime.fromisoformat(moment).timestamp() - time.time()) < 10_000 for moment in moments)
+    assert all(
+        abs(datetime.fromisoformat(moment).timestamp() - time.time()) < 10_000 for moment in moments
+    )
     assert len(moments) == (3 if fleet.server.has_history else 1)
 
 
-# --- the history over all hosts -----------------------------------------------------------------------------------------------
+# --- the history over all hosts-------------------------------------------------------------------
 
 
 def test_history_has_the_runs_of_all_hosts(fleet):
     need(fleet.server, "has_history")
     script = "echo $SOLO_TOKEN; exit 3"
     first = fleet.run("a", "-n", fleet.job, "--note", "été", "--", "sh", "-c", script)
-    fleet.run("b", "-n", fleet.job, "-n", f"{fleet.job}/0", "--slots", "2", "--timeout", "300ms", "sleep", "100")
+    fleet.run(
+        "b",
+        "-n",
+        fleet.job,
+        "-n",
+        f"{fleet.job}/0",
+        "--slots",
+        "2",
+        "--timeout",
+        "300ms",
+        "sleep",
+        "100",
+    )
     fleet.run("b", "-n", f"{fleet.job}0", "true")
 
     rows = fleet.read_json("history", "--via", fleet.url, fleet.job)
@@ -388,12 +477,19 @@ def test_history_has_the_runs_of_all_hosts(fleet):
     assert [(row["name"], row["outcome"]) for row in rows] == outcomes
     assert (rows[0]["code"], rows[0]["token"], rows[0]["note"]) == (3, int(first.stdout), "été")
     assert rows[0]["command"] == ["sh", "-c", script] and rows[0]["host"] == socket.gethostname()
-    assert (rows[1]["slot"], rows[1]["names"]) == (0, [fleet.job, f"{fleet.job}/0"]) and rows[1]["ran"] > 0
+    assert (rows[1]["slot"], rows[1]["names"]) == (0, [fleet.job, f"{fleet.job}/0"]) and rows[1][
+        "ran"
+    ] > 0
     ago = time.time() - datetime.fromisoformat(rows[0]["end"]).timestamp()
     assert rows[0]["user"] == pwd.getpwuid(os.geteuid()).pw_name and -5 < ago < PATIENCE
-    assert {row["name"] for row in fleet.read_json("history", "--via", fleet.url)} >= {fleet.job, f"{fleet.job}0"}
+    assert {row["name"] for row in fleet.read_json("history", "--via", fleet.url)} >= {
+        fleet.job,
+        f"{fleet.job}0",
+    }
     assert fleet.read_json("history", "--via", fleet.url, "--since", "0") == []
-    head, *lines = fleet.run("nowhere", "history", "--via", fleet.url, fleet.job).stdout.decode().splitlines()
+    head, *lines = (
+        fleet.run("nowhere", "history", "--via", fleet.url, fleet.job).stdout.decode().splitlines()
+    )
     assert lines[0][head.index("HOST") :].split()[0] == socket.gethostname()
     assert fleet.list(fleet.job) == []
 
@@ -425,7 +521,8 @@ def test_history_keeps_the_last_outcomes_of_each_name(fleet):
         fleet.run("a", "-n", name, "--", "sh", "-c", f"exit {status}")
 
     assert [
-        (row["name"], row["code"]) for row in fleet.read_json("history", "--via", fleet.url, fleet.job, nested)
+        (row["name"], row["code"])
+        for row in fleet.read_json("history", "--via", fleet.url, fleet.job, nested)
     ] == [(nested, 1), (fleet.job, 3), (fleet.job, 4)]
 
 
@@ -434,7 +531,10 @@ def test_engine_without_a_history_refuses_in_words(fleet):
         pytest.skip(f"{fleet.server.scheme} has one")
     result = fleet.run("a", "history", "--via", fleet.url)
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"cannot keep a history" in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and b"cannot keep a history" in result.stderr
 
 
 def test_next_contender_does_not_wait_for_the_outcome(fleet):
@@ -464,16 +564,20 @@ def through_proxy(fleet, number: int) -> Proxy:
     return proxy
 
 
-# --- unreachable --------------------------------------------------------------------------------------------------------------
+# --- unreachable----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [(), ("--replace",)], ids=" ".join)
 @pytest.mark.parametrize("port", ["closed", "silent"])
 def test_unreachable_engine_is_69_and_nothing_runs(fleet, port, options):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        fleet.url = fleet.server.make_url(find_port() if port == "closed" else silent.getsockname()[1])
+        fleet.url = fleet.server.make_url(
+            find_port() if port == "closed" else silent.getsockname()[1]
+        )
 
-        result = fleet.run("a", "-n", fleet.job, "--ttl", "5s", *options, "--", "sh", "-c", "echo ran >>$LAB/log")
+        result = fleet.run(
+            "a", "-n", fleet.job, "--ttl", "5s", *options, "--", "sh", "-c", "echo ran >>$LAB/log"
+        )
 
         assert (result.returncode, result.stderr.count(b"\n"), fleet.lab.read_log()) == (69, 1, [])
 
@@ -482,7 +586,10 @@ def test_wait_retries_until_the_engine_answers(fleet):
     port = find_port()
     fleet.url = fleet.server.make_url(port)
     waiting = fleet.start("a", "-n", fleet.job, "-w", "1h", "-v", "echo", "ran")
-    assert b"a new directory of names" in waiting.stderr.readline() and b"waiting" in waiting.stderr.readline()
+    assert (
+        b"a new directory of names" in waiting.stderr.readline()
+        and b"waiting" in waiting.stderr.readline()
+    )
     proxy = Proxy(fleet.server.port, port)
     try:
         assert finish(waiting)[:2] == (0, "ran\n")
@@ -490,12 +597,17 @@ def test_wait_retries_until_the_engine_answers(fleet):
         proxy.close()
 
 
-# --- lost leases --------------------------------------------------------------------------------------------------------------
+# --- lost leases----------------------------------------------------------------------------------
 
 
 def test_removed_lock_ends_the_command_and_its_descendants_as_lost(fleet):
     notes, script = fleet.lab.path / "notes", "trap '' TERM; sleep 1000 & echo $! $$; wait"
-    words = ("-n", fleet.job, "--notify", 'echo "$SOLO_OUTCOME $SOLO_STATUS $SOLO_HOLDER_PID" >>$LAB/notes')
+    words = (
+        "-n",
+        fleet.job,
+        "--notify",
+        'echo "$SOLO_OUTCOME $SOLO_STATUS $SOLO_HOLDER_PID" >>$LAB/notes',
+    )
     holder = fleet.start("a", "--ttl", "3s", *words, "--", "sh", "-c", script)
     pids = list(map(int, read_line(holder).split()))
 
@@ -511,20 +623,32 @@ def test_removed_lock_ends_the_command_and_its_descendants_as_lost(fleet):
     [run] = json.loads(fleet.run("a", "history", "--json", env=plain(fleet, "a")).stdout)
     assert run["outcome"] == "lost"
     if fleet.server.has_history:
-        assert [row["outcome"] for row in fleet.read_json("history", "--via", fleet.url, fleet.job)] == ["lost"]
+        assert [
+            row["outcome"] for row in fleet.read_json("history", "--via", fleet.url, fleet.job)
+        ] == ["lost"]
 
 
-# --- views --------------------------------------------------------------------------------------------------------------------
+# --- views----------------------------------------------------------------------------------------
 
 
 def test_views_show_each_entry_with_its_host(fleet):
     holder = fleet.hold("a", fleet.job)
     waiting = [fleet.start_waiter("b", fleet.job)]
-    waiting.append(fleet.start("b", "-w", "forever", "-n", fleet.job, "true"))  # in the queue of its host
+    waiting.append(
+        fleet.start("b", "-w", "forever", "-n", fleet.job, "true")
+    )  # in the queue of its host
 
     row = fleet.list(fleet.job)[0]
-    assert row["state"] == "held" and row["launcher"] == holder.pid and row["host"] == socket.gethostname()
-    assert row["command"][:2] == ["sh", "-c"] and row["via"] == fleet.url and row["mode"] == "exclusive"
+    assert (
+        row["state"] == "held"
+        and row["launcher"] == holder.pid
+        and row["host"] == socket.gethostname()
+    )
+    assert (
+        row["command"][:2] == ["sh", "-c"]
+        and row["via"] == fleet.url
+        and row["mode"] == "exclusive"
+    )
     until(lambda: fleet.list(fleet.job)[0]["child"] == holder.child)
     for view, title in (("list", "NAME"), ("show", "PLACE")):
         lines = fleet.run("c", view, fleet.job).stdout.decode().splitlines()
@@ -587,7 +711,10 @@ def test_silent_holder_is_shown_and_its_lock_can_be_removed(fleet):
 
     [row] = fleet.list(fleet.job)
     assert row["state"] == "held" and 12 < row["renewed_ago"] and 0 < row["free_in"] < 22
-    shown = fleet.run("b", "list", fleet.job).stderr.decode() + fleet.run("b", "show", fleet.job).stdout.decode()
+    shown = (
+        fleet.run("b", "list", fleet.job).stderr.decode()
+        + fleet.run("b", "show", fleet.job).stdout.decode()
+    )
     assert shown.count(" ago, free in ") == 2 and f"{fleet.job}: pid {holder.pid} on " in shown
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
     removed = fleet.run("b", "release", "--via", fleet.url, fleet.job)
@@ -606,11 +733,13 @@ def test_metrics_say_whether_the_engine_answers_and_keep_those_of_the_host(fleet
 
     assert [(one.returncode, one.stderr.count(b"\n")) for one in (up, down)] == [(0, 0), (0, 1)]
     for text, is_up in (up.stdout.decode(), 1), (down.stdout.decode(), 0):
-        assert [line.split()[-1] for line in text.splitlines() if line.startswith("solo_engine_up{")] == [str(is_up)]
+        assert [
+            line.split()[-1] for line in text.splitlines() if line.startswith("solo_engine_up{")
+        ] == [str(is_up)]
         assert f'solo_runs_total{{name="{fleet.job}",via="file"' in text
 
 
-# --- once per period ----------------------------------------------------------------------------------------------------------
+# --- once per period------------------------------------------------------------------------------
 
 
 def test_once_per_runs_once_in_a_period_over_all_hosts(fleet):
@@ -633,7 +762,16 @@ def test_once_per_skips_while_the_first_still_runs(fleet):
 
 
 def test_once_retry_runs_again_after_a_failure(fleet):
-    words = ["-n", "retried", "--once-per", "1d,retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
+    words = [
+        "-n",
+        "retried",
+        "--once-per",
+        "1d,retry",
+        "--",
+        "sh",
+        "-c",
+        "echo ran >>$LAB/log; exit $0",
+    ]
 
     runs = [fleet.run(host, *words, status) for host, status in ("a1", "b0", "a0")]
     assert [run.returncode for run in runs] == [1, 0, 0]
@@ -658,14 +796,16 @@ def test_early_run_of_once_per_is_due_a_period_after_the_last_one(fleet):
     engine.close()
 
 
-# --- from Python --------------------------------------------------------------------------------------------------------------
+# --- from Python----------------------------------------------------------------------------------
 
 
 def test_python_run_raises_busy_unreachable_and_lease_lost(fleet):
     import solo
 
     def run(host, *words, **options):
-        return solo.run(words, name=fleet.job, via=fleet.url, directory=fleet.lab.path / host, **options)
+        return solo.run(
+            words, name=fleet.job, via=fleet.url, directory=fleet.lab.path / host, **options
+        )
 
     assert run("a", "sh", "-c", "exit 3").returncode == 3
     holder = fleet.hold("a", fleet.job)
@@ -674,7 +814,12 @@ def test_python_run_raises_busy_unreachable_and_lease_lost(fleet):
     assert [one.launcher for one in busy.value.holders] == [holder.pid]
     finish(holder)
     with pytest.raises(solo.Unreachable):
-        solo.run(["true"], name=fleet.job, via=fleet.server.make_url(find_port()), directory=fleet.lab.path / "a")
+        solo.run(
+            ["true"],
+            name=fleet.job,
+            via=fleet.server.make_url(find_port()),
+            directory=fleet.lab.path / "a",
+        )
     with pytest.raises(solo.UsageError):
         solo.Lock(fleet.job, via=fleet.url)
     do_when(lambda: fleet.count(fleet.job, "held"), lambda: fleet.server.remove_lock(fleet.job))

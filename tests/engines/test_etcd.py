@@ -17,12 +17,16 @@ server, start_server = serve(Etcd), serve_alone()
 
 @pytest.fixture
 def lab(lab, server):
-    lab.environment.update(SOLO_VIA=server.url, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=f"127.0.0.1:{server.port}")
+    lab.environment.update(
+        SOLO_VIA=server.url, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=f"127.0.0.1:{server.port}"
+    )
     return lab
 
 
 def test_etcdctl_lock_excludes_solo(lab):
-    other = lab.start_words("etcdctl", "lock", "solo/one")  # prints its key, and holds until a signal
+    other = lab.start_words(
+        "etcdctl", "lock", "solo/one"
+    )  # prints its key, and holds until a signal
     key = read_line(other)
 
     result = lab.run("-n", "one", "true")
@@ -37,7 +41,9 @@ def test_etcdctl_lock_excludes_solo(lab):
 
 def test_etcdctl_lock_waits_for_solo(lab, server):
     holder = lab.hold("two")
-    other = lab.start_words("etcdctl", "lock", "solo/two", "--", "sh", "-c", "echo other >>$LAB/log")
+    other = lab.start_words(
+        "etcdctl", "lock", "solo/two", "--", "sh", "-c", "echo other >>$LAB/log"
+    )
     until(lambda: server.ask("get", "--prefix", "solo/two/", "--keys-only").count("solo/two/") == 2)
 
     assert lab.read_log() == []
@@ -70,7 +76,9 @@ def test_waiter_with_a_revoked_lease_joins_the_queue_again(lab, server):
     """The lock service of etcd 3.4 would grant the lock without a key (etcd issue 11456)."""
     holder = lab.hold("three")
     lab.environment["SOLO_DIR"] = str(lab.path / "elsewhere")
-    waiting = lab.start("-n", "three", "--wait", "1h", "--ttl", "3s", "--", "sh", "-c", "echo ran $SOLO_VIA_KEY")
+    waiting = lab.start(
+        "-n", "three", "--wait", "1h", "--ttl", "3s", "--", "sh", "-c", "echo ran $SOLO_VIA_KEY"
+    )
     until(lambda: count_keys(server, "three") == 2)
     leases = [key.rpartition("/")[2] for key in list_keys(server, "three")]
 
@@ -99,7 +107,13 @@ def test_each_prefix_has_its_own_names(lab):
 
 
 def enable_passwords(server, *roles):
-    words = ("user add root:rootpw", "role add root", "user grant-role root root", *roles, "auth enable")
+    words = (
+        "user add root:rootpw",
+        "role add root",
+        "user grant-role root root",
+        *roles,
+        "auth enable",
+    )
     for line in words:
         server.ask(*line.split())
 
@@ -110,10 +124,14 @@ def test_configured_password_is_used_and_never_shown(lab, tmp_path, start_server
     server = start_server(Etcd)
     role = "role add cron", "role grant-permission cron readwrite --prefix=true solo/"
     enable_passwords(server, *role, "user add ci:s3cret", "user grant-role ci cron")
-    etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "ci"\npassword = "s3cret"\n')
+    etc = write_configuration(
+        tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "ci"\npassword = "s3cret"\n'
+    )
     shown = "env; cat /proc/$PPID/cmdline; cat $SOLO_DIR/job/.hold.*"
 
-    result = lab.run("-v", "-n", "job", "--via", "prod", "--", "sh", "-c", shown, prefix=configured(etc))
+    result = lab.run(
+        "-v", "-n", "job", "--via", "prod", "--", "sh", "-c", shown, prefix=configured(etc)
+    )
     wrong = lab.run("-n", "job", "--via", server.url, "true")
 
     assert result.returncode == 0, result.stderr
@@ -143,7 +161,9 @@ def test_changed_password_is_read_at_the_next_log_in(lab, tmp_path, start_server
 def count_renewals(server):
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
         [line] = [
-            line for line in answer.read().splitlines() if line.startswith(b"etcd_debugging_lease_renewed_total ")
+            line
+            for line in answer.read().splitlines()
+            if line.startswith(b"etcd_debugging_lease_renewed_total ")
         ]
     return float(line.split()[1])
 
@@ -155,7 +175,9 @@ def test_token_older_than_a_role_change_is_replaced(lab, tmp_path, start_server)
     settings = ["--auth-token", f"jwt,priv-key={tmp_path}/key,sign-method=HS256,ttl=10m"]
     server = start_server(Etcd, settings=settings)
     enable_passwords(server)
-    etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "root"\npassword = "rootpw"\n')
+    etc = write_configuration(
+        tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "root"\npassword = "rootpw"\n'
+    )
     words = ("-n", "job", "--via", "prod", "--ttl", "8s", "--", "sh", "-c", "echo; sleep 6; exit 3")
     run = lab.start(*words, prefix=configured(etc))
     read_line(run)
@@ -181,7 +203,11 @@ def write_configuration(tmp_path, text, mode=0o600):
         ("[via.prod]\nurl = 'ftp://h'\n", 0o600, "no such engine"),
         ("[via.prod]\nurl = 'etcd://h'\nsecret = 'x'\n", 0o600, "secret: no such key"),
         ("[via.prod\n", 0o600, "/etc/solo.toml: "),
-        ("[via.prod]\nurl = 'etcd://h'\npassword = 'x'\n", 0o644, "everybody can read the password in it"),
+        (
+            "[via.prod]\nurl = 'etcd://h'\npassword = 'x'\n",
+            0o644,
+            "everybody can read the password in it",
+        ),
         ("[via.prod]\nurl = 'etcd://h'\n", 0o666, "others can write to it"),
         ("[via.test]\nurl = 'etcd://h'\n", 0o644, "--via prod: neither file nor socket"),
         ("[via]\nprod = 3\n", 0o644, "not a table"),
@@ -191,7 +217,10 @@ def test_invalid_configuration_is_refused_in_one_line(lab, tmp_path, text, mode,
     etc = write_configuration(tmp_path, text, mode)
     result = lab.run("-n", "job", "--via", "prod", "true", prefix=configured(etc))
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and message in result.stderr.decode()
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and message in result.stderr.decode()
 
 
 def test_lease_that_expires_between_two_names_releases_both(lab, server):
@@ -199,7 +228,9 @@ def test_lease_that_expires_between_two_names_releases_both(lab, server):
     blocker = lab.hold("b-second")
     lab.environment["SOLO_DIR"] = str(lab.path / "elsewhere")
     script = "for key in $SOLO_VIA_KEY; do etcdctl get --print-value-only $key >>$LAB/held || exit; echo >>$LAB/held; done; wc -l <$LAB/held"
-    waiting = lab.start("-n", "a-first", "-n", "b-second", "--wait", "1h", "--ttl", "5s", "--", "sh", "-c", script)
+    waiting = lab.start(
+        "-n", "a-first", "-n", "b-second", "--wait", "1h", "--ttl", "5s", "--", "sh", "-c", script
+    )
     until(lambda: count_keys(server, "b-second") == 2)
     [before] = list_keys(server, "a-first")
 
@@ -214,9 +245,14 @@ def test_lease_that_expires_between_two_names_releases_both(lab, server):
 def test_words_of_etcd_for_a_refusal_are_printed(lab, start_server):
     picky = start_server(Etcd, settings=["--host-whitelist", "127.0.0.1"])
 
-    result = lab.run("-n", "job", "-w", "1h", "--via", f"etcd://localhost:{picky.port}", "true", timeout=30)
+    result = lab.run(
+        "-n", "job", "-w", "1h", "--via", f"etcd://localhost:{picky.port}", "true", timeout=30
+    )
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"HTTP 421: etcd received" in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and b"HTTP 421: etcd received" in result.stderr
     assert b"gateway" not in result.stderr
 
 
@@ -225,4 +261,7 @@ def test_member_without_a_json_gateway_is_refused_at_once(lab, start_server):
 
     result = lab.run("-n", "job", "-w", "1h", "--via", closed.url, "true", timeout=30)
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"no JSON gateway" in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and b"no JSON gateway" in result.stderr

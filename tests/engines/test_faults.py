@@ -1,8 +1,11 @@
-"""The command is dead before anyone else can get its lease, whatever fails: real servers behind networks that fail.
+"""The command is dead before anyone else can get its lease, whatever fails: real servers behind
+networks that fail.
 
-tests/simulation/leases.py has the rule, in virtual time, and faults in it; here are the clients and servers, of which it has none.
+tests/simulation/leases.py has the rule, in virtual time, and faults in it; here are the clients and
+servers, of which it has none.
 
-The soak of all engines at once takes half a minute, and longer in `make torture`. SOLO_SEED=n repeats its choices.
+The soak of all engines at once takes half a minute, and longer in `make torture`. SOLO_SEED=n
+repeats its choices.
 """
 
 import signal
@@ -11,7 +14,19 @@ import time
 import pytest
 import tally
 from conftest import TESTS, until
-from fleet import ALL_STOPPED, FAULTS, HOLE, KILLED, LOST, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
+from fleet import (
+    ALL_STOPPED,
+    FAULTS,
+    HOLE,
+    KILLED,
+    LOST,
+    STOPPED,
+    Host,
+    Soak,
+    find_overlaps,
+    is_growing,
+    read_life,
+)
 from servers import SERVERS, EtcdCluster, serve
 
 pytestmark = [pytest.mark.long, pytest.mark.full]
@@ -25,7 +40,9 @@ server = serve(SERVERS, scope="function")
 
 @pytest.fixture
 def start_pair(lab, server):
-    """Return a function: start a holder that beats for long, and a waiter on another host; return both and their files."""
+    """Return a function: start a holder that beats for long, and a waiter on another host; return
+    both and their files.
+    """
     started = []
 
     def start(job="job", ttl=TTL):
@@ -77,7 +94,9 @@ def test_stopped_server_ends_the_command_without_overlap(start_pair, server):
     assert not find_overlaps(lives) and is_growing(lives)
 
 
-@pytest.mark.parametrize("server", [name for name, server in SERVERS.items() if server.outlives_restart], indirect=True)
+@pytest.mark.parametrize(
+    "server", [name for name, server in SERVERS.items() if server.outlives_restart], indirect=True
+)
 def test_lock_survives_a_restart_of_the_server(start_pair, server):
     ttl = 10.0
     hosts, files = start_pair(ttl=ttl)
@@ -95,7 +114,9 @@ def test_lock_survives_a_restart_of_the_server(start_pair, server):
 
 
 def break_layers(lab, deadline: bool):
-    """Use a solo without the kernel's timer and, if `deadline`, without the launcher's own deadline."""
+    """Use a solo without the kernel's timer and, if `deadline`, without the launcher's own
+    deadline.
+    """
     script = open(lab.script).read()
     patch = ["from solo.engines import lease", "lease.DeadMan.arm = lambda self, at: None"]
     if deadline:
@@ -109,7 +130,9 @@ def break_layers(lab, deadline: bool):
 
 
 @pytest.mark.parametrize("server", ["etcd"], indirect=True)
-@pytest.mark.parametrize("fault, deadline", [(STOPPED, False), (HOLE, True)], ids=["no timer", "no deadline"])
+@pytest.mark.parametrize(
+    "fault, deadline", [(STOPPED, False), (HOLE, True)], ids=["no timer", "no deadline"]
+)
 def test_oracle_finds_the_overlap_without_a_layer(lab, server, start_pair, fault, deadline):
     break_layers(lab, deadline)
     hosts, files = start_pair()
@@ -144,7 +167,9 @@ def test_etcd_cluster_survives_its_leader_but_not_the_quorum(lab, tmp_path):
 
 
 def soak_engines(lab, factory, is_over):
-    """Let faults hit hosts at every engine that is installed until `is_over(soaks)`; return {server: Soak}."""
+    """Let faults hit hosts at every engine that is installed until `is_over(soaks)`; return
+    {server: Soak}.
+    """
     servers = []
     for name, kind in SERVERS.items():
         try:

@@ -1,4 +1,6 @@
-"""A hostile proxy in front of a real etcd answers slowly, wrongly or not at all: solo neither hangs nor reports a bug."""
+"""A hostile proxy in front of a real etcd answers slowly, wrongly or not at all: solo neither hangs
+nor reports a bug.
+"""
 
 import base64
 import http.client
@@ -27,7 +29,9 @@ server = serve(Etcd)
 
 
 class HostileProxy(Stub):
-    """Forwards all requests except those for paths in `answers`, which get these bytes and the status `status`."""
+    """Forwards all requests except those for paths in `answers`, which get these bytes and the
+    status `status`.
+    """
 
     def __init__(self, target: int):
         self.target, self.answers, self.status = target, {}, 200
@@ -78,15 +82,24 @@ def test_wait_works_through_a_proxy_that_closes_after_each_answer(lab, proxy, se
 
 
 @pytest.mark.parametrize(
-    "answer", [b"[]", b"null", b"7", b"<html>no</html>", b"[" * 100_000, b"\xff", b'{"result": []}', b"{}"]
+    "answer",
+    [b"[]", b"null", b"7", b"<html>no</html>", b"[" * 100_000, b"\xff", b'{"result": []}', b"{}"],
 )
-@pytest.mark.parametrize("path", ["/v3/maintenance/status", "/v3/lease/grant", "/v3/kv/range", "/v3/kv/txn"])
+@pytest.mark.parametrize(
+    "path", ["/v3/maintenance/status", "/v3/lease/grant", "/v3/kv/range", "/v3/kv/txn"]
+)
 def test_invalid_answer_fails_in_one_line_without_a_run(lab, proxy, path, answer):
     proxy.answers[path] = answer
 
-    result = lab.run("-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30)
+    result = lab.run(
+        "-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30
+    )
 
-    assert result.returncode in (0, 69, 125) and b"bug" not in result.stderr and result.stderr.count(b"\n") <= 1
+    assert (
+        result.returncode in (0, 69, 125)
+        and b"bug" not in result.stderr
+        and result.stderr.count(b"\n") <= 1
+    )
     assert result.returncode == 0 or lab.read_log() == []
 
 
@@ -109,7 +122,9 @@ def test_refusal_without_json_is_printed_in_one_line(lab, proxy, status, body, w
     assert len(result.stderr) < 600
 
 
-@pytest.mark.parametrize("date", ["x", "", "Mon, 32 Nov 2026 05:47:03 GMT", "Tue Nov 24 10:00:00 2026"])
+@pytest.mark.parametrize(
+    "date", ["x", "", "Mon, 32 Nov 2026 05:47:03 GMT", "Tue Nov 24 10:00:00 2026"]
+)
 def test_date_that_cannot_be_parsed_is_ignored(lab, proxy, monkeypatch, date):
     monkeypatch.setattr(Handler, "date_time_string", lambda _: date)
 
@@ -120,7 +135,10 @@ def test_date_that_cannot_be_parsed_is_ignored(lab, proxy, monkeypatch, date):
 
 @pytest.mark.parametrize("path", ["/v3/kv/txn", "/v3/lease/keepalive"])
 def test_not_found_for_every_request_leaves_no_lease(lab, proxy, server, path):
-    proxy.answers[path], proxy.status = b'{"error": "Not Found", "code": 5, "message": "Not Found"}', 404
+    proxy.answers[path], proxy.status = (
+        b'{"error": "Not Found", "code": 5, "message": "Not Found"}',
+        404,
+    )
 
     result = lab.run("-n", "missing", "true", timeout=30)
 
@@ -138,7 +156,9 @@ def test_run_needs_few_requests(lab, proxy):
 def test_failed_release_keeps_the_commands_status(lab, proxy, answer):
     proxy.answers["/v3/lease/revoke"] = answer
 
-    result = lab.run("-n", f"released{answer!r:.3}", "--ttl", "5s", "--", "sh", "-c", "exit 3", timeout=30)
+    result = lab.run(
+        "-n", f"released{answer!r:.3}", "--ttl", "5s", "--", "sh", "-c", "exit 3", timeout=30
+    )
 
     assert result.returncode == 3
 
@@ -191,11 +211,18 @@ def drain(fd):
         os.close(fd)
 
 
-@pytest.mark.parametrize("path", ["/v3/lease/grant", "/v3/kv/txn", "/v3/kv/range", "/v3/lease/keepalive"])
+@pytest.mark.parametrize(
+    "path", ["/v3/lease/grant", "/v3/kv/txn", "/v3/kv/range", "/v3/lease/keepalive"]
+)
 def test_request_without_an_answer_is_repeated(lab, proxy, path):
     proxy.answers[path] = LOST
 
-    assert lab.run("-n", f"lost{path.count('k')}", "-w", "1m", "--ttl", "5s", "--", "echo", "ran").stdout == b"ran\n"
+    assert (
+        lab.run(
+            "-n", f"lost{path.count('k')}", "-w", "1m", "--ttl", "5s", "--", "echo", "ran"
+        ).stdout
+        == b"ran\n"
+    )
     assert path not in proxy.answers
 
 
@@ -226,16 +253,47 @@ def test_signal_during_a_grant_leaves_no_lease(lab, proxy, server):
 
 def test_invalid_foreign_entry_is_shown_safely(lab, server):
     lab.environment["SOLO_VIA"] = server.url
-    good = {"solo": 1, "mode": "X", "slots": 1, "take": 1, "slot": [], "user": "u", "launcher": 7, "child": None}
+    good = {
+        "solo": 1,
+        "mode": "X",
+        "slots": 1,
+        "take": 1,
+        "slot": [],
+        "user": "u",
+        "launcher": 7,
+        "child": None,
+    }
     good |= {"host": "h\x1b[31m", "since": 1.0, "command": ["a\x1b]0;b\x07"]}
-    wrong = {"since": "NaN"}, {"since": -1e300}, {"since": 1e300}, {"launcher": 10**400}, {"slot": [[0, 10**400]]}
-    for changed in (*wrong, {}, {"mode": "C", "slots": 10**30, "slot": []}, {"command": "x"}, {"host": None}):
+    wrong = (
+        {"since": "NaN"},
+        {"since": -1e300},
+        {"since": 1e300},
+        {"launcher": 10**400},
+        {"slot": [[0, 10**400]]},
+    )
+    for changed in (
+        *wrong,
+        {},
+        {"mode": "C", "slots": 10**30, "slot": []},
+        {"command": "x"},
+        {"host": None},
+    ):
         record = json.dumps({**good, **changed}).replace('"NaN"', "NaN").encode()
-        body = {"key": base64.b64encode(b"solo/neighbour/1").decode(), "value": base64.b64encode(record).decode()}
+        body = {
+            "key": base64.b64encode(b"solo/neighbour/1").decode(),
+            "value": base64.b64encode(record).decode(),
+        }
         there = http.client.HTTPConnection("127.0.0.1", server.port)
         there.request("POST", "/v3/kv/put", json.dumps(body))
         there.getresponse().read()
-        runs = "-n neighbour true", "-n neighbour --slots 3 true", "list", "list --json", "show neighbour", "metrics"
+        runs = (
+            "-n neighbour true",
+            "-n neighbour --slots 3 true",
+            "list",
+            "list --json",
+            "show neighbour",
+            "metrics",
+        )
         for words in runs:
             result = lab.run(*words.split(), timeout=30)
             assert result.returncode in (0, 75) and b"bug" not in result.stderr, words
@@ -253,7 +311,9 @@ def test_long_command_is_cut(lab, server):
 
 def test_silent_host_leaves_time_for_the_other(lab, server):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        lab.environment["SOLO_VIA"] = f"etcd://127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{server.port}"
+        lab.environment["SOLO_VIA"] = (
+            f"etcd://127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{server.port}"
+        )
 
         assert lab.run("-n", "job", "true").returncode == 0
 
@@ -261,6 +321,8 @@ def test_silent_host_leaves_time_for_the_other(lab, server):
 @pytest.mark.root
 def test_fifo_as_configuration_is_an_error(lab):
     os.mkfifo(lab.path / "fifo", 0o600)
-    result = lab.run("-n", "job", "--via", "prod", "true", prefix=configured(lab.path / "fifo"), timeout=30)
+    result = lab.run(
+        "-n", "job", "--via", "prod", "true", prefix=configured(lab.path / "fifo"), timeout=30
+    )
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)

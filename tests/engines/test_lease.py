@@ -31,20 +31,46 @@ def test_accepted_terms_allow_one_failed_renewal(ttl, grace):
     "url, hosts, path, user, password, shown",
     [
         ("etcd://h", [("h", 2379)], "", None, None, None),
-        ("etcd://h1:1,h2,[::1]:3/a/b/", [("h1", 1), ("h2", 2379), ("::1", 3)], "a/b", None, None, None),
+        (
+            "etcd://h1:1,h2,[::1]:3/a/b/",
+            [("h1", 1), ("h2", 2379), ("::1", 3)],
+            "a/b",
+            None,
+            None,
+            None,
+        ),
         ("etcd://127.0.0.1:1,[::1]:3/a", [("127.0.0.1", 1), ("::1", 3)], "a", None, None, None),
-        ("etcd://[fe80::1%25eth0],[::2]", [("fe80::1%eth0", 2379), ("::2", 2379)], "", None, None, None),
+        (
+            "etcd://[fe80::1%25eth0],[::2]",
+            [("fe80::1%eth0", 2379), ("::2", 2379)],
+            "",
+            None,
+            None,
+            None,
+        ),
         ("redis://h?db=3", [("h", 6379)], "3", None, None, None),
         ("redis+unix:///run/r?db=3", [("/run/r", 0)], "3", None, None, None),
         ("redis://u:p%40ss@h/0", [("h", 6379)], "0", "u", "p@ss", "redis://u@h/0"),
         ("redis://:pass@h", [("h", 6379)], "", "", "pass", "redis://h"),
-        ("postgresql://h/db?password=x&t=1", [("h", 5432)], "db", None, None, "postgresql://h/db?password=...&t=1"),
+        (
+            "postgresql://h/db?password=x&t=1",
+            [("h", 5432)],
+            "db",
+            None,
+            None,
+            "postgresql://h/db?password=...&t=1",
+        ),
     ],
 )
 def test_url_is_parsed_and_shown_without_secrets(url, hosts, path, user, password, shown):
     target = parse_url(url)
 
-    assert (target.hosts, target.path, target.user, target.password) == (hosts, path, user, password)
+    assert (target.hosts, target.path, target.user, target.password) == (
+        hosts,
+        path,
+        user,
+        password,
+    )
     assert target.shown == (shown or url)
 
 
@@ -57,7 +83,8 @@ def test_invalid_host_list_is_refused(hosts):
 
 
 @pytest.mark.parametrize(
-    "scheme, way", [("etcd+srv", "members"), ("redis+sentinel", "primary"), ("redis-cluster", "single")]
+    "scheme, way",
+    [("etcd+srv", "members"), ("redis+sentinel", "primary"), ("redis-cluster", "single")],
 )
 def test_scheme_of_what_solo_does_not_speak_names_a_way(scheme, way):
     with pytest.raises(UsageError, match=rf"no such engine \(name .*{way}"):

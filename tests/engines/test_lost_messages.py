@@ -49,7 +49,9 @@ class Struck:
         return self.lab.start("-n", self.name, *TERMS, *words, env=environment, **options)
 
     def end(self):
-        """Send SIGTERM. Return (status, stdout, seconds until the launcher ended, whether the message was lost)."""
+        """Send SIGTERM. Return (status, stdout, seconds until the launcher ended, whether the
+        message was lost).
+        """
         begin = time.monotonic()
         self.launcher.send_signal(signal.SIGTERM)
         self.launcher.wait(PATIENCE)
@@ -71,13 +73,16 @@ def choose_fault(number):
 
 
 def strike_in_turn(lab, server, at_once=AT_ONCE):
-    """Yield {number of the message to lose: Struck}, until a launcher has ended without so many messages.
+    """Yield {number of the message to lose: Struck}, until a launcher has ended without so many
+    messages.
 
     Take every other message; in a whole torture, all.
     """
     step = 1 if tally.WHOLE else 2
     for first in itertools.count(1 + tally.SEED % step, step * at_once):
-        struck = {number: Struck(lab, server) for number in range(first, first + step * at_once, step)}
+        struck = {
+            number: Struck(lab, server) for number in range(first, first + step * at_once, step)
+        }
         yield struck
         if not all(one.proxy.has_struck for one in struck.values()):
             return
@@ -98,12 +103,16 @@ def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, kind)
 @pytest.mark.parametrize("server", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
-    """The command gets its slot, and the next contender another one. Other engines repeat requests themselves."""
+    """The command gets its slot, and the next contender another one. Other engines repeat requests
+    themselves.
+    """
     for struck in strike_in_turn(lab, server):
         for number, one in struck.items():
             one.proxy.strike(RESET, kind, number)
             command = ("--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT; read line")
-            one.start("--ttl", "1m", "--wait", "1m", *command)  # a loaded machine must not lose the lease
+            one.start(
+                "--ttl", "1m", "--wait", "1m", *command
+            )  # a loaded machine must not lose the lease
         for number, one in struck.items():
             assert read_line(one.launcher) == "0", number
             words = ("--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT")
@@ -123,11 +132,16 @@ def test_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, serve
         for number, (_, second) in queues.items():
             status, _, err, _ = struck[number].finish()
             assert (status, second.wait(PATIENCE)) == (0, 0), (tally.SEED, number, err)
-            assert (lab.path / struck[number].name).read_text() == "first\nsecond\n", (tally.SEED, number)
+            assert (lab.path / struck[number].name).read_text() == "first\nsecond\n", (
+                tally.SEED,
+                number,
+            )
 
 
 def start_queue(struck):
-    """Start a holder, `struck` as the first waiter, and a second one. Return (holder, second waiter)."""
+    """Start a holder, `struck` as the first waiter, and a second one. Return (holder, second
+    waiter).
+    """
     log = struck.lab.path / struck.name
     words = ("--ttl", "8s", "-v", "--wait", "1m", "--", "sh", "-c")  # enough for a loaded machine
     holder = struck.start_beside(struck.server.url, "holder", *words, "echo; read line; exit 0")
@@ -140,19 +154,38 @@ def start_queue(struck):
 
 
 def read_waiting(launcher):
-    """Wait until a launcher with -v reports that it is in the queue. A busy server may have timed out before."""
+    """Wait until a launcher with -v reports that it is in the queue. A busy server may have timed
+    out before.
+    """
     assert any(b"waiting: held for" in text for text in launcher.stderr)
 
 
 def test_signal_may_delay_the_end_by_less_than_a_second():
-    """As the manual promises. The tests below show that this delay is what counts, not the longer time of a call."""
+    """As the manual promises. The tests below show that this delay is what counts, not the longer
+    time of a call.
+    """
     assert LOOK_AGAIN + DELAY < 0.9
     assert 2 * TIMEOUT <= DELAY  # a call and its repetition
 
 
 def test_sigterm_ends_a_launcher_at_a_silent_engine(lab, server):
-    """Whichever message is the first without an answer, from the first one to the release. A call may take 5 s."""
-    words = ["--ttl", "60s", "-k", "3s", "--wait", "1m", "--once-per", "300d", "--", "sh", "-c", "echo ran; exit 3"]
+    """Whichever message is the first without an answer, from the first one to the release. A call
+    may take 5 s.
+    """
+    words = [
+        "--ttl",
+        "60s",
+        "-k",
+        "3s",
+        "--wait",
+        "1m",
+        "--once-per",
+        "300d",
+        "--",
+        "sh",
+        "-c",
+        "echo ran; exit 3",
+    ]
     for struck in strike_in_turn(lab, server):
         for number, one in struck.items():
             one.proxy.strike(choose_fault(number), ANSWER, number, HOLE)
@@ -162,13 +195,20 @@ def test_sigterm_ends_a_launcher_at_a_silent_engine(lab, server):
 
         for number, one in struck.items():
             status, out, seconds, _ = one.end()
-            # A command that runs gets the signal too. A connection that is reset may end the lock, and with it the command.
-            allowed = {-signal.SIGTERM, *([3] if out else []), *([123] if choose_fault(number) == RESET else [])}
+            # A command that runs gets the signal too. A connection that is reset may end the lock,
+            # and with it the command.
+            allowed = {
+                -signal.SIGTERM,
+                *([3] if out else []),
+                *([123] if choose_fault(number) == RESET else []),
+            }
             assert status in allowed and seconds < MOST, (tally.SEED, number, status, seconds)
 
 
 def test_sigterm_ends_a_launcher_with_its_command_at_a_silent_engine(lab, server):
-    one = Struck(lab, server).start("--ttl", "60s", "-k", "3s", "--", "sh", "-c", "echo ran; exec sleep 1000")
+    one = Struck(lab, server).start(
+        "--ttl", "60s", "-k", "3s", "--", "sh", "-c", "echo ran; exec sleep 1000"
+    )
     read_line(one.launcher)
     one.proxy.set(HOLE)
 

@@ -20,10 +20,17 @@ from solo.modes import EXCLUSIVE, Claim
 
 redis, zookeeper = serve(Redis), serve(ZooKeeper)
 NAME = "engine.example"
-URLS = [f"etcd://{NAME}:1", f"redis://{NAME}:1", f"zookeeper://{NAME}:1", f"postgresql://{NAME}:1/x?table=t"]
+URLS = [
+    f"etcd://{NAME}:1",
+    f"redis://{NAME}:1",
+    f"zookeeper://{NAME}:1",
+    f"postgresql://{NAME}:1/x?table=t",
+]
 
 
-@pytest.mark.parametrize("url", "etcd://h?x=y redis://h?x=y zookeeper://h?x=y s3://b?region=r&x=y".split())
+@pytest.mark.parametrize(
+    "url", "etcd://h?x=y redis://h?x=y zookeeper://h?x=y s3://b?region=r&x=y".split()
+)
 def test_unknown_setting_is_a_usage_error(url):
     with pytest.raises(UsageError, match="x: no such setting"):
         open_engine(url, Terms(15.0))
@@ -33,7 +40,10 @@ def test_unknown_setting_is_a_usage_error(url):
 def test_host_that_fails_is_named_among_several(lab, url):
     hosts = [f"127.0.0.1:{find_port()}" for _ in "ab"]
 
-    one, two = (lab.run("--via", url.format(names), "-n", "job", "true") for names in (hosts[0], ",".join(hosts)))
+    one, two = (
+        lab.run("--via", url.format(names), "-n", "job", "true")
+        for names in (hosts[0], ",".join(hosts))
+    )
 
     assert (one.returncode, two.returncode) == (69, 69)
     assert one.stderr.decode().endswith(f"{url.format(hosts[0])}: Connection refused\n")
@@ -51,13 +61,24 @@ def test_web_server_is_no_redis(lab):
 
 
 def test_service_of_postgresql_that_is_not_defined_is_refused_at_once(lab):
-    result = lab.run("--via", "postgresql://?service=typo&table=t", "-n", "job", "-w", "1h", "true", timeout=PATIENCE)
+    result = lab.run(
+        "--via",
+        "postgresql://?service=typo&table=t",
+        "-n",
+        "job",
+        "-w",
+        "1h",
+        "true",
+        timeout=PATIENCE,
+    )
 
     assert result.returncode == 125 and b'definition of service "typo" not found' in result.stderr
 
 
 class Names:
-    """Name resolution of a command behind `prefix`: the file `hosts`, then a name server that never answers."""
+    """Name resolution of a command behind `prefix`: the file `hosts`, then a name server that never
+    answers.
+    """
 
     def __init__(self, path):
         self.hosts, resolver, switch = path / "hosts", path / "resolv.conf", path / "nsswitch.conf"
@@ -67,11 +88,15 @@ class Names:
         resolver.write_text(f"nameserver {self.socket.getsockname()[0]}\noptions timeout:30\n")
         switch.write_text("hosts: files dns\n")
         self.hosts.write_text("")
-        binds = "".join(f"mount --bind {file} /etc/{file.name} && " for file in (self.hosts, resolver, switch))
+        binds = "".join(
+            f"mount --bind {file} /etc/{file.name} && " for file in (self.hosts, resolver, switch)
+        )
         self.prefix = ("unshare", "--mount", "sh", "-c", f'{binds}exec "$@"', "sh")
 
     def move_host(self, address: str):
-        """Change the address of the host NAME, which stays as long. A look-up never finds the file without it."""
+        """Change the address of the host NAME, which stays as long. A look-up never finds the file
+        without it.
+        """
         with open(self.hosts, "r+") as hosts:
             hosts.write(f"{address} {NAME}\n")
 
@@ -80,7 +105,9 @@ class Names:
         self.socket.recv(1000)
 
     def list_questions(self) -> list:
-        """Return the ids of the questions that wait. A look-up has two, one per address family, until it repeats them."""
+        """Return the ids of the questions that wait. A look-up has two, one per address family,
+        until it repeats them.
+        """
         self.socket.setblocking(False)
         asked = []
         try:
@@ -114,7 +141,9 @@ def test_silent_name_server_is_unreachable_in_time(lab, names, url):
 @pytest.mark.tool("unshare")
 @pytest.mark.parametrize("url", URLS)
 def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, url):
-    waiting = lab.start("-n", "job", "--via", url, "--wait", "1h", "--ttl", "1d", "true", prefix=names.prefix)
+    waiting = lab.start(
+        "-n", "job", "--via", url, "--wait", "1h", "--ttl", "1d", "true", prefix=names.prefix
+    )
     names.wait_question()
 
     waiting.send_signal(signal.SIGTERM)
@@ -128,9 +157,23 @@ def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, url):
 def test_lease_is_renewed_without_a_name_server(lab, names, zookeeper):
     """Each renewal at ZooKeeper is a new connection."""
     names.hosts.write_text(f"127.0.0.1 {NAME}\n")
-    lease = ("-n", "job", "--via", f"zookeeper://{NAME}:{zookeeper.port}", "--ttl", "3s", "-k", "300ms")
+    lease = (
+        "-n",
+        "job",
+        "--via",
+        f"zookeeper://{NAME}:{zookeeper.port}",
+        "--ttl",
+        "3s",
+        "-k",
+        "300ms",
+    )
     holder = lab.start(*lease, "--", "sh", "-c", "read line; exit 3", prefix=names.prefix)
-    until(lambda: b"Zxid: 0x" in zookeeper.ask(b"srvr") and Fleet(lab, zookeeper).count("job", "held") == 1)
+    until(
+        lambda: (
+            b"Zxid: 0x" in zookeeper.ask(b"srvr")
+            and Fleet(lab, zookeeper).count("job", "held") == 1
+        )
+    )
 
     names.hosts.write_text("")
     before = zookeeper.read_zxid()
@@ -145,7 +188,10 @@ def test_host_that_moved_is_found_at_its_new_address(lab, names, redis):
     names.hosts.write_text(f"127.0.0.9 {NAME}\n")
     words = ("-v", "-n", "job", "--via", f"redis://{NAME}:{redis.port}", "-w", "1h", "echo", "ran")
     waiting = lab.start(*words, prefix=names.prefix)
-    assert b"a new directory of names" in waiting.stderr.readline() and b"waiting" in waiting.stderr.readline()
+    assert (
+        b"a new directory of names" in waiting.stderr.readline()
+        and b"waiting" in waiting.stderr.readline()
+    )
 
     names.move_host("127.0.0.1")
 
@@ -158,17 +204,26 @@ SIGN = "-CA {0}.crt -CAkey {0}.key -addext authorityKeyIdentifier=keyid"
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A directory with certificates: `server`, `client` and one without a common name, `nameless`, signed by `ca`, and
-    `stranger` signed by `other`.
+    """A directory with certificates: `server`, `client` and one without a common name, `nameless`,
+    signed by `ca`, and `stranger` signed by `other`.
     """
     path = tmp_path_factory.mktemp("certificates")
-    signers = {"ca": None, "other": None, "server": "ca", "client": "ca", "nameless": "ca", "stranger": "other"}
+    signers = {
+        "ca": None,
+        "other": None,
+        "server": "ca",
+        "client": "ca",
+        "nameless": "ca",
+        "stranger": "other",
+    }
     for name, signer in signers.items():
         own = f"-subj /{'O' if name == 'nameless' else 'CN'}={name} -addext subjectAltName=IP:127.0.0.1 -keyout {name}.key -out {name}.crt"
         words = f"{MAKE} {own} {SIGN.format(signer) if signer else ''}".split()
         subprocess.run(words, check=True, capture_output=True, cwd=path)
         (path / f"{name}.key").chmod(0o600)
-    (path / "server.pem").write_text((path / "server.key").read_text() + (path / "server.crt").read_text())
+    (path / "server.pem").write_text(
+        (path / "server.key").read_text() + (path / "server.crt").read_text()
+    )
     return path
 
 
@@ -178,7 +233,9 @@ class SecureEtcd(Etcd):
     def make_words(self):
         port, words = f"127.0.0.1:{self.port}", map(str, super().make_words())
         secure = "--cert-file {0}/server.crt --key-file {0}/server.key --trusted-ca-file {0}/ca.crt --client-cert-auth"
-        return [word.replace(f"http://{port}", f"https://{port}") for word in words] + secure.format(self.files).split()
+        return [
+            word.replace(f"http://{port}", f"https://{port}") for word in words
+        ] + secure.format(self.files).split()
 
     def is_ready(self):
         return "ready to serve client requests" in (self.path / "log").read_text()
@@ -211,7 +268,9 @@ class SecureZooKeeper(ZooKeeper):
 
     def start(self):
         super().start()
-        until(lambda: socket.socket().connect_ex(("127.0.0.1", self.secure_port)) == 0)  # it opens this port last
+        until(
+            lambda: socket.socket().connect_ex(("127.0.0.1", self.secure_port)) == 0
+        )  # it opens this port last
         return self
 
     @property
@@ -225,9 +284,16 @@ class SecurePostgreSQL(PostgreSQL):
             file = self.home / "data" / name
             file.write_bytes((self.files / name).read_bytes())
             file.chmod(0o600)
-            os.chown(file, *[getattr(os.stat(self.home / "data"), field) for field in ("st_uid", "st_gid")])
-        (self.home / "data" / "postgresql.auto.conf").write_text("ssl = on\nssl_ca_file = 'ca.crt'\n")
-        (self.home / "data" / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n")
+            os.chown(
+                file,
+                *[getattr(os.stat(self.home / "data"), field) for field in ("st_uid", "st_gid")],
+            )
+        (self.home / "data" / "postgresql.auto.conf").write_text(
+            "ssl = on\nssl_ca_file = 'ca.crt'\n"
+        )
+        (self.home / "data" / "pg_hba.conf").write_text(
+            "hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n"
+        )
         return super().start()
 
 
@@ -241,12 +307,16 @@ def secure(request, certificates, tmp_path_factory):
 
 
 def connect(server, authority, client, host="127.0.0.1", **login):
-    """Return an engine that is connected with the certificates of these names. No authority: trust those of the system."""
+    """Return an engine that is connected with the certificates of these names. No authority: trust
+    those of the system.
+    """
     files = {"cafile": f"{authority}.crt"} if authority else {}
     if client is not None:
         files.update(certfile=f"{client}.crt", keyfile=f"{client}.key")
     target = parse_url(server.url.replace("127.0.0.1", host))
-    target = target._replace(**{key: str(server.files / file) for key, file in files.items()}, **login)
+    target = target._replace(
+        **{key: str(server.files / file) for key, file in files.items()}, **login
+    )
     kind = ENGINES[target.scheme]
     pytest.importorskip(kind.library or "json")
     engine = import_engine(kind)(target, 15.0, PATIENCE)
@@ -275,7 +345,12 @@ def test_trusted_certificates_of_both_sides_protect_a_lock(secure):
         (None, "client", "127.0.0.1", "the server's certificate is not signed by"),
         ("ca", "client", "localhost", "the server's certificate is not"),
         ("ca", None, "127.0.0.1", "the server requires a client certificate"),
-        ("ca", "stranger", "127.0.0.1", "the server does not accept the certificate .*/stranger.crt"),
+        (
+            "ca",
+            "stranger",
+            "127.0.0.1",
+            "the server does not accept the certificate .*/stranger.crt",
+        ),
     ],
 )
 def test_untrusted_certificate_is_an_error_and_no_outage(secure, authority, client, host, message):
@@ -292,23 +367,40 @@ def test_untrusted_certificate_is_an_error_and_no_outage(secure, authority, clie
 
 @pytest.mark.full  # needs a server
 @pytest.mark.tool("openssl")
-def test_etcd_with_client_certificates_and_users_needs_a_nameless_certificate(certificates, tmp_path):
+def test_etcd_with_client_certificates_and_users_needs_a_nameless_certificate(
+    certificates, tmp_path
+):
     server = SecureEtcd(tmp_path / "etcd")
     server.files = certificates
     server.start()
     try:
         files = {"cacert": "ca.crt", "cert": "client.crt", "key": "client.key"}
         options = [f"--{option}={certificates}/{file}" for option, file in files.items()]
-        etcdctl = ["env", "ETCDCTL_API=3", "etcdctl", f"--endpoints=https://127.0.0.1:{server.port}", *options]
-        for line in ("user add root:rootpw", "role add root", "user grant-role root root", "auth enable"):
+        etcdctl = [
+            "env",
+            "ETCDCTL_API=3",
+            "etcdctl",
+            f"--endpoints=https://127.0.0.1:{server.port}",
+            *options,
+        ]
+        for line in (
+            "user add root:rootpw",
+            "role add root",
+            "user grant-role root root",
+            "auth enable",
+        ):
             ask(*etcdctl, *line.split())
         root = {"user": "root", "password": "rootpw"}
         for login in ({}, root):
-            with pytest.raises(SoloError, match="HTTP 400: CommonName .* without a common name, and a user"):
+            with pytest.raises(
+                SoloError, match="HTTP 400: CommonName .* without a common name, and a user"
+            ):
                 connect(server, "ca", "client", **login).list_entries()
 
         engine = connect(server, "ca", "nameless", **root)
-        engine.acquire("job", EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
+        engine.acquire(
+            "job", EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None)
+        )
         assert [entry.name for entry in engine.list_entries()] == ["job"]
         engine.release()
     finally:

@@ -44,7 +44,9 @@ def test_lease_may_be_longer_than_tcp_timeouts(fleet, ttl):
 def test_lock_survives_session_end_and_restart(fleet, server):
     holder = fleet.hold("a", fleet.job, "--ttl", "10s")
     waiting = fleet.start_waiter("b", fleet.job, tag="in")
-    started = server.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %'")
+    started = server.ask(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %'"
+    )
     assert started == "t\nt"
 
     restart(server)
@@ -57,7 +59,9 @@ def test_lock_survives_session_end_and_restart(fleet, server):
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0
 
 
-@pytest.mark.parametrize("words", ["list", "show job", "history", "wait job", "stop job", "metrics"])
+@pytest.mark.parametrize(
+    "words", ["list", "show job", "history", "wait job", "stop job", "metrics"]
+)
 def test_view_of_a_missing_table_is_empty_and_creates_none(fleet, server, words):
     fleet.url = fleet.url.replace("solo_lock", "fresh")
     server.ask("drop table if exists fresh, fresh_log")
@@ -65,7 +69,10 @@ def test_view_of_a_missing_table_is_empty_and_creates_none(fleet, server, words)
     result = fleet.run("a", *words.split()[:1], "--via", fleet.url, *words.split()[1:])
 
     assert (result.returncode, result.stderr) == (0, b"")
-    assert server.ask("select to_regclass('fresh') is null and to_regclass('fresh_log') is null") == "t"
+    assert (
+        server.ask("select to_regclass('fresh') is null and to_regclass('fresh_log') is null")
+        == "t"
+    )
     assert fleet.run("a", "-n", "job", "true").returncode == 0
     assert server.ask("select to_regclass('fresh') is null") == "f"
 
@@ -87,7 +94,9 @@ def test_error_without_create_privilege_has_the_create_statement(fleet, server, 
 
 def test_outcome_that_cannot_be_written_changes_no_status(fleet, server):
     fleet.run("a", "-n", "first", "true")
-    server.ask("create role locker login; grant select, insert, update, delete on solo_lock to locker")
+    server.ask(
+        "create role locker login; grant select, insert, update, delete on solo_lock to locker"
+    )
     server.ask("drop table solo_lock_log")
     fleet.url = fleet.url.replace("postgres@", "locker@")
 
@@ -114,7 +123,9 @@ def test_limit_of_a_role_is_named(lab, server):
 
     result = lab.run("-n", "job", "true")
 
-    assert result.returncode == 69 and result.stderr.endswith(b"raise the CONNECTION LIMIT of the role)\n")
+    assert result.returncode == 69 and result.stderr.endswith(
+        b"raise the CONNECTION LIMIT of the role)\n"
+    )
 
 
 def test_full_server_is_asked_again_until_the_wait_is_over(lab, start_server):
@@ -122,7 +133,10 @@ def test_full_server_is_asked_again_until_the_wait_is_over(lab, start_server):
     server.ask("alter system set max_connections = 4")
     restart(server)
     words = ["psql", *server.place, "-U", "postgres", "-XAt"]
-    crowd = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(4)]
+    crowd = [
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        for _ in range(4)
+    ]
     for one in crowd:
         one.stdin.write(b"select 1;\n")
         assert one.stdout.readline() == b"1\n"
@@ -132,7 +146,9 @@ def test_full_server_is_asked_again_until_the_wait_is_over(lab, start_server):
     waiting = lab.start("-v", "-n", "job", "--wait", "1h", "--", "echo", "ran")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
-    assert result.stderr.endswith(b"(each holder and each waiter needs a connection: raise max_connections)\n")
+    assert result.stderr.endswith(
+        b"(each holder and each waiter needs a connection: raise max_connections)\n"
+    )
     assert b"raise max_connections" in waiting.stderr.readline()
     for one in crowd:
         one.communicate()
@@ -153,8 +169,15 @@ def test_url_without_a_table_is_refused_with_the_url_to_type(fleet):
 def test_other_forms_of_the_url_reach_the_same_table(fleet, server, tmp_path, form):
     holder = fleet.hold("a", fleet.job)
     services = tmp_path / "services"
-    services.write_text(f"[here]\nhost=127.0.0.1\nport={server.port}\nuser=postgres\ndbname=postgres\n")
-    variables = {"PGHOST": server.home, "PGPORT": server.port, "PGUSER": "postgres", "PGSERVICEFILE": services}
+    services.write_text(
+        f"[here]\nhost=127.0.0.1\nport={server.port}\nuser=postgres\ndbname=postgres\n"
+    )
+    variables = {
+        "PGHOST": server.home,
+        "PGPORT": server.port,
+        "PGUSER": "postgres",
+        "PGSERVICEFILE": services,
+    }
     fleet.lab.environment.update({name: str(value) for name, value in variables.items()})
     fleet.url = {
         "postgres://": fleet.url.replace("postgresql:", "postgres:"),
@@ -172,7 +195,10 @@ def test_unreachable_server_is_one_short_line(fleet):
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
-    assert (result.returncode, result.stderr.decode()) == (69, f"solo: cannot reach {fleet.url}: Connection refused\n")
+    assert (result.returncode, result.stderr.decode()) == (
+        69,
+        f"solo: cannot reach {fleet.url}: Connection refused\n",
+    )
 
 
 def test_notices_of_the_server_do_not_reach_the_user(fleet, server):
@@ -185,13 +211,19 @@ def test_notices_of_the_server_do_not_reach_the_user(fleet, server):
     assert (result.returncode, result.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("query", "table= table=a;b tables=x table=t&sslmode=loud table=t&password=secret".split())
+@pytest.mark.parametrize(
+    "query", "table= table=a;b tables=x table=t&sslmode=loud table=t&password=secret".split()
+)
 def test_invalid_settings_are_refused_in_one_line(fleet, query):
     fleet.url = f"{fleet.url.partition('?')[0]}?{query}"
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
-    assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"secret" not in result.stderr
+    assert (
+        result.returncode == 125
+        and result.stderr.count(b"\n") == 1
+        and b"secret" not in result.stderr
+    )
 
 
 class PgBouncer(PostgreSQL):
@@ -228,7 +260,16 @@ def test_pooler_may_share_sessions(fleet, server, start_server, mode):
 
 def test_pooler_passes_slots_and_periods(fleet, server, start_server):
     fleet.url = server.make_url(start_server(PgBouncer, target=server, mode="transaction").port)
-    words = "--slots", "2", "--once-per", "1h,retry", "--", "sh", "-c", "echo $SOLO_SLOT >>$LAB/log; exit $STATUS"
+    words = (
+        "--slots",
+        "2",
+        "--once-per",
+        "1h,retry",
+        "--",
+        "sh",
+        "-c",
+        "echo $SOLO_SLOT >>$LAB/log; exit $STATUS",
+    )
 
     for status in (3, 0, 0):  # a failed run does not count
         fleet.lab.environment["STATUS"] = str(status)
@@ -268,7 +309,11 @@ def test_standby_is_refused_or_passed_over(fleet, server, tmp_path):
     try:
         fleet.url = standby.url
         result = fleet.run("a", "-n", fleet.job, "true")
-        assert result.returncode == 69 and b"is a standby" in result.stderr and result.stderr.count(b"\n") == 1
+        assert (
+            result.returncode == 69
+            and b"is a standby" in result.stderr
+            and result.stderr.count(b"\n") == 1
+        )
 
         fleet.url = server.make_url(find_port(), standby.port, server.port)
         holder = fleet.hold("a", fleet.job)
@@ -298,7 +343,11 @@ def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
 
     rules.write_text(old)
     server.ask("select pg_reload_conf()")
-    assert refused.returncode == 125 and b"wrong" not in refused.stderr and refused.stderr.count(b"\n") == 1
+    assert (
+        refused.returncode == 125
+        and b"wrong" not in refused.stderr
+        and refused.stderr.count(b"\n") == 1
+    )
     assert result.returncode == 0 and b"se%cr3t" not in result.stdout + result.stderr
 
 
@@ -310,14 +359,23 @@ def test_changed_password_is_read_at_the_next_log_in(fleet, server, tmp_path):
     rules.write_text("host all caretaker 127.0.0.1/32 scram-sha-256\n" + old)
     server.ask("select pg_reload_conf()")
     file.write_text("first\n")
-    fleet.url = server.url.replace("postgres@", "caretaker@").replace("solo_lock", "kept") + f"&password_file={file}"
+    fleet.url = (
+        server.url.replace("postgres@", "caretaker@").replace("solo_lock", "kept")
+        + f"&password_file={file}"
+    )
     holder = fleet.hold("a", fleet.job)
 
     file.write_text("second\n")
     server.ask("alter role caretaker password 'second'")
-    ended = server.ask("select count(pg_terminate_backend(pid)) from pg_stat_activity where usename = 'caretaker'")
+    ended = server.ask(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity where usename = 'caretaker'"
+    )
     before = server.ask("select expires from kept")
-    until(lambda: server.ask(f"select expires > timestamptz '{before}' + interval '6 s' from kept") == "t")
+    until(
+        lambda: (
+            server.ask(f"select expires > timestamptz '{before}' + interval '6 s' from kept") == "t"
+        )
+    )
 
     assert ended == "1" and finish(holder)[::2] == (0, "")
     rules.write_text(old)
@@ -325,7 +383,9 @@ def test_changed_password_is_read_at_the_next_log_in(fleet, server, tmp_path):
 
 
 def test_table_created_by_another_contender_meanwhile_is_used(server):
-    """Two first contenders race: the other creates the table between the probe and the check of this one."""
+    """Two first contenders race: the other creates the table between the probe and the check of
+    this one.
+    """
 
     class Late(Engine):
         def ask(self, query, *values):
@@ -446,7 +506,9 @@ def test_waiter_renews_without_reading_the_queue_again(peers):
     waiter.connect()
 
     with pytest.raises(Busy):
-        waiter.acquire("a", EntryRecord(Claim(EXCLUSIVE)), Wait(time.monotonic() + 1.5, wait_silently))
+        waiter.acquire(
+            "a", EntryRecord(Claim(EXCLUSIVE)), Wait(time.monotonic() + 1.5, wait_silently)
+        )
 
     waiter.release()
     assert waiter.count("set expires") >= 5

@@ -85,7 +85,9 @@ def test_step_of_the_servers_clock_ends_leases_early_or_late(lab, start_redis):
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
 
     clock.set(60)
-    take_next(fleet, holder.token)  # two may run; but the later token is higher and the first command ends
+    take_next(
+        fleet, holder.token
+    )  # two may run; but the later token is higher and the first command ends
     assert finish(holder)[0] == 123
 
     late = start_stubborn(fleet, "a", "--ttl", "4s")
@@ -108,7 +110,11 @@ def test_lease_is_renewed_without_free_memory(fleet):
 
 
 def count_renewals(server):
-    [line] = [line for line in server.ask("info", "commandstats").splitlines() if line.startswith("cmdstat_pexpire:")]
+    [line] = [
+        line
+        for line in server.ask("info", "commandstats").splitlines()
+        if line.startswith("cmdstat_pexpire:")
+    ]
     return int(line.partition("calls=")[2].partition(",")[0])
 
 
@@ -130,18 +136,33 @@ def test_renewal_on_a_dead_link_is_tried_once(fleet):
 
 
 def test_commands_of_the_manual_suffice_for_a_user(fleet):
-    page = (ROOT / "man/solo-engines.7").read_text().partition("and these commands:")[2].partition(".Ed")[0]
+    page = (
+        (ROOT / "man/solo-engines.7")
+        .read_text()
+        .partition("and these commands:")[2]
+        .partition(".Ed")[0]
+    )
     rights = re.findall(r"\+\w+", page)
-    assert fleet.server.ask("acl", "setuser", "plain", "on", "nopass", "~solo:*", "-@all", *rights) == "OK\n"
+    assert (
+        fleet.server.ask("acl", "setuser", "plain", "on", "nopass", "~solo:*", "-@all", *rights)
+        == "OK\n"
+    )
     fleet.url = fleet.url.replace("//", "//plain@")
     holder = fleet.hold("a", fleet.job, "--ttl", "3s")
     waiter = fleet.start_waiter("b", fleet.job, "--slots", "2")
 
     assert fleet.run("c", "-n", fleet.job, "true").returncode == 75
     assert fleet.run("c", "release", "--via", fleet.url, fleet.job).returncode == 125
-    assert fleet.run("c", "-n", fleet.job, "--replace", "-w", "1h", "--once-per", "1d", "true").returncode == 0
+    assert (
+        fleet.run(
+            "c", "-n", fleet.job, "--replace", "-w", "1h", "--once-per", "1d", "true"
+        ).returncode
+        == 0
+    )
     assert fleet.run("c", "stop", fleet.job).returncode == fleet.run("c", "doctor").returncode == 0
-    assert [row["outcome"] for row in fleet.read_json("history", "--via", fleet.url, fleet.job)] == ["signaled", "ok"]
+    assert [
+        row["outcome"] for row in fleet.read_json("history", "--via", fleet.url, fleet.job)
+    ] == ["signaled", "ok"]
     finish(holder)
     finish(waiter)
 
@@ -161,8 +182,17 @@ def test_password_is_in_no_message_process_list_or_environment(fleet):
     (home / ".config/solo.toml").touch(0o600)
     (home / ".config/solo.toml").write_text(targets)
     users = fleet.lab.path / "passwd"
-    users.write_text(open("/etc/passwd").read().replace(f":{pwd.getpwuid(0).pw_dir}:", f":{home}:", 1))
-    prefix = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/passwd && exec "$@"', str(users))
+    users.write_text(
+        open("/etc/passwd").read().replace(f":{pwd.getpwuid(0).pw_dir}:", f":{home}:", 1)
+    )
+    prefix = (
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount --bind "$0" /etc/passwd && exec "$@"',
+        str(users),
+    )
     script = "tr '\\0' '\\n' </proc/$PPID/cmdline; cat /proc/$PPID/environ; env"
 
     output = b""
@@ -179,7 +209,11 @@ def test_password_is_in_no_message_process_list_or_environment(fleet):
         assert status == 0 or result.stderr.count(b"\n") == 1
         output += result.stdout + result.stderr
 
-    assert b"SOLO_TOKEN" in output and b"requires a password" in output and SECRET.encode() not in output
+    assert (
+        b"SOLO_TOKEN" in output
+        and b"requires a password" in output
+        and SECRET.encode() not in output
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +232,7 @@ def test_replica_sentinel_and_cluster_are_refused(lab, start_redis, settings, ki
     assert (result.returncode, result.stderr.count(b"\n")) == (status, 1) and kind in result.stderr
 
 
-# --- a server that refuses for a while ------------------------------------------------------------------------------------------
+# --- a server that refuses for a while------------------------------------------------------------
 
 
 def set_all(settings):
@@ -222,7 +256,9 @@ REFUSALS = {  # by code: how a server comes to refuse so, and how it ends that
 
 @pytest.fixture
 def start_refusing(start_redis, tmp_path):
-    """Return a function: start a server that refuses with this code; return it and a function that ends that."""
+    """Return a function: start a server that refuses with this code; return it and a function that
+    ends that.
+    """
     loops = []
 
     def start(code):
@@ -233,13 +269,22 @@ def start_refusing(start_redis, tmp_path):
         if code == "MISCONF":
             folder.rmdir()
         if code == "BUSY":
-            loops.append(server.run_beside(["redis-cli", "-p", str(server.port), "eval", "while true do end", "0"]))
+            loops.append(
+                server.run_beside(
+                    ["redis-cli", "-p", str(server.port), "eval", "while true do end", "0"]
+                )
+            )
         if code == "LOADING":
             fill = "for key = 1, 10000 do redis.call('set', key, string.rep('x', 2000)) end"
             server.ask("eval", fill, "0")
             server.ask("save")
             server.stop()
-            server.settings += ("--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
+            server.settings += (
+                "--key-load-delay",
+                "20000",
+                "--loading-process-events-interval-bytes",
+                "1024",
+            )
             server.launch()  # for three minutes it loads a key, and answers, each 20 ms
         begin, end = REFUSALS[code]
         for words in begin:
@@ -266,7 +311,10 @@ def test_refusal_that_passes_is_waited_for_on_new_connections(lab, start_refusin
     assert waiter.poll() is None
     end()
 
-    assert (at_once.returncode, at_once.stderr.count(b"\n")) == (69, 1) and code.encode() in at_once.stderr
+    assert (at_once.returncode, at_once.stderr.count(b"\n")) == (
+        69,
+        1,
+    ) and code.encode() in at_once.stderr
     assert finish(waiter)[::2] == (0, "") and lab.read_log() == ["ran"]
     proxy.close()
 
@@ -288,7 +336,9 @@ class Pair:
         until(lambda: "master_link_status:up" in self.new.ask("info", "replication"))
 
     def swap(self):
-        """The replica, which has all, is promoted; the old primary, whose connections stay open, becomes its replica."""
+        """The replica, which has all, is promoted; the old primary, whose connections stay open,
+        becomes its replica.
+        """
         until(lambda: self.old.ask("wait", "1", "0") == "1\n")
         self.new.ask("replicaof", "no", "one")
         self.old.ask("replicaof", "127.0.0.1", str(self.new.port))
@@ -301,7 +351,9 @@ def pair(start_redis):
 
 @pytest.fixture
 def moved(lab, pair):
-    """A fleet at one address that leads to the primary of a pair, and a function that swaps the two."""
+    """A fleet at one address that leads to the primary of a pair, and a function that swaps the
+    two.
+    """
     fleet, proxy = Fleet(lab, pair.old), Proxy(pair.old.port)
     fleet.url = pair.old.make_url(proxy.port)
 
@@ -315,9 +367,16 @@ def moved(lab, pair):
 
 
 def wait_renewed(server, times=20):
-    """Return once leases were renewed at a server; 20 is more than leases of 3 s live: each renewal has at most two."""
+    """Return once leases were renewed at a server; 20 is more than leases of 3 s live: each renewal
+    has at most two.
+    """
     server.ask("config", "resetstat")
-    until(lambda: "cmdstat_pexpire:" in server.ask("info", "commandstats") and count_renewals(server) >= times)
+    until(
+        lambda: (
+            "cmdstat_pexpire:" in server.ask("info", "commandstats")
+            and count_renewals(server) >= times
+        )
+    )
 
 
 def test_holder_and_waiter_follow_a_failover(moved):
@@ -365,9 +424,18 @@ def test_name_of_a_server_is_looked_up_again_after_a_failover(lab, pair):
     new = Proxy(pair.new.port, old.port, "127.0.0.3")
     hosts = lab.path / "hosts"
     hosts.write_text("127.0.0.2 primary.test\n")
-    prefix = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts))
+    prefix = (
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount --bind "$0" /etc/hosts && exec "$@"',
+        str(hosts),
+    )
     lab.environment["SOLO_VIA"] = f"redis://primary.test:{old.port}"
-    holder = lab.start("-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo; read line; exit 3", prefix=prefix)
+    holder = lab.start(
+        "-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo; read line; exit 3", prefix=prefix
+    )
     read_line(holder)
 
     pair.swap()
@@ -381,12 +449,19 @@ def test_name_of_a_server_is_looked_up_again_after_a_failover(lab, pair):
 
 @pytest.mark.parametrize(
     "url, message",
-    [("redis://h1,h2", "is one host"), ("redis://h1/x", "by number"), ("redis://h1/0?timeout=1", "no such setting")],
+    [
+        ("redis://h1,h2", "is one host"),
+        ("redis://h1/x", "by number"),
+        ("redis://h1/0?timeout=1", "no such setting"),
+    ],
 )
 def test_url_must_name_one_database(lab, url, message):
     result = lab.run("--via", url, "-n", "job", "true")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and message in result.stderr.decode()
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and message in result.stderr.decode()
 
 
 def test_verbose_warns_of_best_effort(fleet):
@@ -402,7 +477,8 @@ def test_doctor_reports_settings_that_lose_locks(lab, start_redis):
     reports = [fleet.run("a", "doctor").stdout.decode() for fleet in (careless, lax, careful)]
 
     assert [
-        [word in text for word in ("appendonly", "appendfsync", "allkeys-lru", "best effort")] for text in reports
+        [word in text for word in ("appendonly", "appendfsync", "allkeys-lru", "best effort")]
+        for text in reports
     ] == [[True, False, True, True], [False, True, False, True], [False, False, False, True]]
 
 
@@ -445,13 +521,26 @@ def test_user_without_info_and_with_a_password_file_can_lock(lab, start_redis, t
     fleet = Fleet(lab, server)
     fleet.url = server.url.replace("//", "//cron@") + f"/0?password_file={tmp_path}/secret"
 
-    result = fleet.run("a", "-v", "-n", fleet.job, "--", "sh", "-c", "env; cat /proc/$PPID/environ /proc/$PPID/cmdline")
+    result = fleet.run(
+        "a",
+        "-v",
+        "-n",
+        fleet.job,
+        "--",
+        "sh",
+        "-c",
+        "env; cat /proc/$PPID/environ /proc/$PPID/cmdline",
+    )
 
     assert result.returncode == 0 and SECRET.encode() not in result.stdout + result.stderr
     assert SECRET.encode() not in fleet.run("a", "doctor").stdout
     (tmp_path / "secret").unlink()
     result = fleet.run("a", "-n", fleet.job, "true")
-    assert result.returncode == 125 and b"secret: No such file" in result.stderr and result.stderr.count(b"\n") == 1
+    assert (
+        result.returncode == 125
+        and b"secret: No such file" in result.stderr
+        and result.stderr.count(b"\n") == 1
+    )
 
 
 @pytest.fixture
@@ -525,7 +614,9 @@ def test_password_command_is_asked_at_each_log_in(secret, tmp_path):
     count, etc = tmp_path / "count", tmp_path / "solo.toml"
     words = f"echo asked >>{count}; cat {file}"
     etc.touch(0o600)
-    etc.write_text(f'[via.cache]\nurl = "{fleet.server.url}"\nuser = "cron"\npassword_command = "{words}"\n')
+    etc.write_text(
+        f'[via.cache]\nurl = "{fleet.server.url}"\nuser = "cron"\npassword_command = "{words}"\n'
+    )
     fleet.url = "cache"
     words = ("-n", fleet.job, "--", "sh", "-c", "echo; read line; exit 3")
     holder = fleet.start("a", *words, prefix=configured(etc))
@@ -543,7 +634,9 @@ def test_password_command_is_asked_at_each_log_in(secret, tmp_path):
 
 
 def test_password_command_has_a_time_limit(tmp_path):
-    target = parse_url("redis://h")._replace(password_command=f"echo $$ >{tmp_path}/pid; exec tail -f /dev/null")
+    target = parse_url("redis://h")._replace(
+        password_command=f"echo $$ >{tmp_path}/pid; exec tail -f /dev/null"
+    )
     password = Password(target)
     password.patience = 0.0
 

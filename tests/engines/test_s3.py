@@ -1,4 +1,6 @@
-"""The engine on object stores: credentials, signatures, wrong and busy stores, and proof of a holder's death."""
+"""The engine on object stores: credentials, signatures, wrong and busy stores, and proof of a
+holder's death.
+"""
 
 import base64
 import calendar
@@ -52,7 +54,7 @@ def read_document(server, name):
     return json.loads(server.request("GET", f"solo/{name}.json").text)
 
 
-# --- signatures ---------------------------------------------------------------------------------------------------------------
+# --- signatures-----------------------------------------------------------------------------------
 
 
 def test_signature_is_that_of_botocore():
@@ -62,12 +64,24 @@ def test_signature_is_that_of_botocore():
 
     chance = random.Random(tally.SEED)
     for _ in range(300):
-        text = "".join(chance.choices(string.printable.strip() + " é%/+~=&", k=chance.randrange(1, 30)))
+        text = "".join(
+            chance.choices(string.printable.strip() + " é%/+~=&", k=chance.randrange(1, 30))
+        )
         path = "/" + sign.quote(text, "/").strip("/")
-        query = {chance.choice("abcxyz") + str(number): text[::-1] for number in range(chance.randrange(4))}
-        headers = {"If-Match": '"' + text.encode().hex() + '"'} if chance.random() < 0.5 else {"x-amz-meta-b": "a  b "}
+        query = {
+            chance.choice("abcxyz") + str(number): text[::-1]
+            for number in range(chance.randrange(4))
+        }
+        headers = (
+            {"If-Match": '"' + text.encode().hex() + '"'}
+            if chance.random() < 0.5
+            else {"x-amz-meta-b": "a  b "}
+        )
         body = os.urandom(chance.randrange(50))
-        token, region = chance.choice((None, "tok/en+=")), chance.choice(("us-east-1", "eu-central-1", "auto"))
+        token, region = (
+            chance.choice((None, "tok/en+=")),
+            chance.choice(("us-east-1", "eu-central-1", "auto")),
+        )
         secret = "".join(chance.choices(string.ascii_letters + "/+", k=chance.choice((20, 40, 90))))
         url = f"http://h.example:9000{path}?{sign.format_query(query)}"
         theirs = AWSRequest(chance.choice(("GET", "PUT", "DELETE")), url, dict(headers), body)
@@ -80,11 +94,13 @@ def test_signature_is_that_of_botocore():
         assert ours["Authorization"] == theirs.headers["Authorization"], f"SOLO_SEED={tally.SEED}"
 
 
-# --- credentials --------------------------------------------------------------------------------------------------------------
+# --- credentials----------------------------------------------------------------------------------
 
 
 def answer_from(answers, header="", value=None):
-    """Return a function for a Stub: {(method, path): (status, body)}, for requests with this header or for the header."""
+    """Return a function for a Stub: {(method, path): (status, body)}, for requests with this header
+    or for the header.
+    """
 
     def answer(request, data):
         if request.headers.get(header) != value and request.command != "PUT":
@@ -95,7 +111,9 @@ def answer_from(answers, header="", value=None):
 
 
 def make_settings(environment):
-    return credentials.Settings({key.encode(): str(value).encode() for key, value in environment.items()})
+    return credentials.Settings(
+        {key.encode(): str(value).encode() for key, value in environment.items()}
+    )
 
 
 def find(environment, timeout=5.0):
@@ -117,7 +135,9 @@ def write_profile(home, config="", shared=""):
 def test_keys_of_the_environment_come_before_those_of_a_profile(home):
     write_profile(home, shared="[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
 
-    keys = find({**home, "AWS_ACCESS_KEY_ID": "E", "AWS_SECRET_ACCESS_KEY": "e", "AWS_SESSION_TOKEN": "t"})
+    keys = find(
+        {**home, "AWS_ACCESS_KEY_ID": "E", "AWS_SECRET_ACCESS_KEY": "e", "AWS_SESSION_TOKEN": "t"}
+    )
 
     assert keys[:4] == ("E", "e", "t", None)
     assert find(home)[:3] == ("F", "f", None)
@@ -138,7 +158,9 @@ def test_profile_is_read_from_both_files(home):
 
 
 def test_files_of_aws_are_found_by_a_tilde_and_without_home(home, monkeypatch):
-    (home["HOME"] / "keys").write_text("[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
+    (home["HOME"] / "keys").write_text(
+        "[default]\naws_access_key_id = F\naws_secret_access_key = f\n"
+    )
     (home["HOME"] / "settings").write_text("[default]\nregion = eu-west-1\n")
     files = {**home, "AWS_SHARED_CREDENTIALS_FILE": "~/keys", "AWS_CONFIG_FILE": "~/settings"}
     homeless = credentials.Settings({})
@@ -150,7 +172,9 @@ def test_files_of_aws_are_found_by_a_tilde_and_without_home(home, monkeypatch):
 
 
 def test_process_of_a_profile_prints_the_keys(home):
-    answer = json.dumps({"Version": 1, "Expiration": "2026-11-23T06:00:00Z", "SessionToken": "t", **KEYS})
+    answer = json.dumps(
+        {"Version": 1, "Expiration": "2026-11-23T06:00:00Z", "SessionToken": "t", **KEYS}
+    )
     write_profile(home, f"[default]\ncredential_process = echo '{answer}'\n")
 
     assert find(home)[:4] == (*S3.keys, "t", 1795413600.0)
@@ -209,7 +233,9 @@ def test_profile_that_needs_another_service_is_refused_with_the_remedy(home, key
     """Also if it has keys of its own: they are those of another principal."""
     write_profile(home, f"[default]\n{key} = x\naws_access_key_id = F\naws_secret_access_key = f\n")
 
-    with pytest.raises(SoloError, match=f"{key}: .*aws configure export-credentials --profile default"):
+    with pytest.raises(
+        SoloError, match=f"{key}: .*aws configure export-credentials --profile default"
+    ):
         find(home)
 
 
@@ -233,13 +259,19 @@ def test_web_identity_gets_the_keys_of_its_role_from_sts(home, place):
     environment = {**home, "AWS_ENDPOINT_URL_STS": service.url}
     if place == "environment":
         write_profile(home, shared="[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
-        environment.update(AWS_WEB_IDENTITY_TOKEN_FILE=token, AWS_ROLE_ARN=arn, AWS_ROLE_SESSION_NAME="pod")
+        environment.update(
+            AWS_WEB_IDENTITY_TOKEN_FILE=token, AWS_ROLE_ARN=arn, AWS_ROLE_SESSION_NAME="pod"
+        )
     else:
         role = f"role_arn = {arn}\nweb_identity_token_file = {token}\nrole_session_name = pod\n"
         write_profile(home, f"[default]\n{role}")
 
     assert find(environment)[:4] == ("AKID", "s/+=", "t==", 1795413600.0)
-    assert (asked["RoleArn"], asked["WebIdentityToken"], asked["RoleSessionName"]) == (arn, "ey.J&", "pod")
+    assert (asked["RoleArn"], asked["WebIdentityToken"], asked["RoleSessionName"]) == (
+        arn,
+        "ey.J&",
+        "pod",
+    )
     service.answer = lambda *_: (403, b"<Code>AccessDenied</Code><Message>Not authorized</Message>")
     with pytest.raises(SoloError, match="AccessDenied: Not authorized"):
         find(environment)
@@ -263,7 +295,10 @@ def test_instance_gives_the_keys_of_its_role_for_a_session_token(home):
     answers = {
         ("PUT", "/latest/api/token"): (200, b"word"),
         ("GET", role): (200, b"web\n"),
-        ("GET", role + "web"): (200, json.dumps({**KEYS, "Token": "t", "Expiration": "2026-11-23T06:00:00Z"}).encode()),
+        ("GET", role + "web"): (
+            200,
+            json.dumps({**KEYS, "Token": "t", "Expiration": "2026-11-23T06:00:00Z"}).encode(),
+        ),
     }
     service = Stub(answer_from(answers, "X-aws-ec2-metadata-token", "word"))
     environment = {"HOME": home["HOME"], "AWS_EC2_METADATA_SERVICE_ENDPOINT": service.url + "/"}
@@ -275,14 +310,18 @@ def test_instance_gives_the_keys_of_its_role_for_a_session_token(home):
 
 
 def test_host_without_keys_is_an_error_with_the_places(home):
-    with pytest.raises(SoloError, match="cannot find access keys .*AWS_ACCESS_KEY_ID.*~/.aws/credentials"):
+    with pytest.raises(
+        SoloError, match="cannot find access keys .*AWS_ACCESS_KEY_ID.*~/.aws/credentials"
+    ):
         find(home)
 
 
 def test_keys_are_read_again_before_they_end(hosts, home, tmp_path):
     """The process is slower than a renewal may be, and the first keys end in a minute."""
     count = tmp_path / "count"
-    answer = json.dumps({"Expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)), **KEYS})
+    answer = json.dumps(
+        {"Expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)), **KEYS}
+    )
     process = f"echo x >>{count}; sleep 1; echo '{answer}'"
     write_profile(home, f"[default]\ncredential_process = {process}\n")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -297,7 +336,7 @@ def test_keys_are_read_again_before_they_end(hosts, home, tmp_path):
     assert finish(holder)[0] == 0
 
 
-# --- URLs ---------------------------------------------------------------------------------------------------------------------
+# --- URLs-----------------------------------------------------------------------------------------
 
 
 def open_engine(url, environment, monkeypatch):
@@ -323,7 +362,11 @@ IGNORING = "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true"
         ("a", "AWS_USE_DUALSTACK_ENDPOINT=true", "https://a.s3.dualstack.us-east-1.amazonaws.com"),
         ("a", f"AWS_ENDPOINT_URL=http://h {IGNORING}", "https://a.s3.us-east-1.amazonaws.com"),
         ("a", "AWS_CONFIG_FILE=services", "https://minio:9000/a"),
-        ("locks", "AWS_ENDPOINT_URL=http://h AWS_ENDPOINT_URL_S3=http://[::1]:80/s3/", "http://[::1]:80/s3/locks"),
+        (
+            "locks",
+            "AWS_ENDPOINT_URL=http://h AWS_ENDPOINT_URL_S3=http://[::1]:80/s3/",
+            "http://[::1]:80/s3/locks",
+        ),
     ],
 )
 def test_bucket_is_found_at_its_endpoint(monkeypatch, tmp_path, url, environment, where):
@@ -340,16 +383,22 @@ def test_bucket_is_found_at_its_endpoint(monkeypatch, tmp_path, url, environment
 
 def test_fips_and_an_endpoint_are_refused(monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="AWS_USE_FIPS_ENDPOINT"):
-        open_engine("s3://a?endpoint=http://h", {"HOME": str(tmp_path), "AWS_USE_FIPS_ENDPOINT": "true"}, monkeypatch)
+        open_engine(
+            "s3://a?endpoint=http://h",
+            {"HOME": str(tmp_path), "AWS_USE_FIPS_ENDPOINT": "true"},
+            monkeypatch,
+        )
 
 
-@pytest.mark.parametrize("url", "a,b a:9000 a?endpoint=h:9000 u@a a?endpoint=http://h/?x a?kms=k".split())
+@pytest.mark.parametrize(
+    "url", "a,b a:9000 a?endpoint=h:9000 u@a a?endpoint=http://h/?x a?kms=k".split()
+)
 def test_wrong_url_is_a_usage_error(monkeypatch, tmp_path, url):
     with pytest.raises(UsageError):
         open_engine(f"s3://{url}", {"HOME": str(tmp_path)}, monkeypatch)
 
 
-# --- the store refuses --------------------------------------------------------------------------------------------------------
+# --- the store refuses----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -368,7 +417,9 @@ def test_refusal_ends_a_waiter_at_once_in_one_line(hosts, server, change, words)
 
     result = hosts.run("-n", hosts.job, "-w", "1h", "--", *RUN, env=environment, timeout=30)
 
-    assert (result.returncode, result.stderr.count(b"\n"), hosts.read_log()) == (125, 1, []), result.stderr
+    assert (result.returncode, result.stderr.count(b"\n"), hosts.read_log()) == (125, 1, []), (
+        result.stderr
+    )
     assert words.encode() in result.stderr and b"Traceback" not in result.stderr
 
 
@@ -386,7 +437,9 @@ def test_foreign_object_is_refused_and_kept(hosts, server):
 
 
 class Memory:
-    """A small store, with the faults of none: it ignores the conditions in `ignored`; `refusals` are the next answers."""
+    """A small store, with the faults of none: it ignores the conditions in `ignored`; `refusals`
+    are the next answers.
+    """
 
     def __init__(self):
         self.ignored, self.objects, self.lock = (), {}, threading.Lock()
@@ -401,7 +454,11 @@ class Memory:
                 return self.put_refusals.pop(0)
             there, etag = self.objects.get(request.path, (None, None))
             if request.command == "GET":
-                return (200, there, ("ETag", etag)) if etag else (404, b"<Error><Code>NoSuchKey</Code></Error>")
+                return (
+                    (200, there, ("ETag", etag))
+                    if etag
+                    else (404, b"<Error><Code>NoSuchKey</Code></Error>")
+                )
             wanted = request.headers.get("If-Match")
             is_there = request.headers.get("If-None-Match") and etag
             unmet = {"If-Match": wanted not in (None, etag), "If-None-Match": is_there}
@@ -431,7 +488,9 @@ def denounce(document):
 
 def change_document(memory, change):
     """Have `change` change the only document of the store. Return (its path, the document)."""
-    [(path, (text, etag))] = [(path, there) for path, there in memory.objects.items() if path.endswith(".json")]
+    [(path, (text, etag))] = [
+        (path, there) for path, there in memory.objects.items() if path.endswith(".json")
+    ]
     document = json.loads(text)
     change(document)
     memory.objects[path] = json.dumps(document).encode(), f'{etag[:-2]}x"'
@@ -440,7 +499,11 @@ def change_document(memory, change):
 
 def list_queues(memory):
     """Return the queue of each name that the store has."""
-    return [json.loads(text)["queue"] for path, (text, _) in memory.objects.items() if path.endswith(".json")]
+    return [
+        json.loads(text)["queue"]
+        for path, (text, _) in memory.objects.items()
+        if path.endswith(".json")
+    ]
 
 
 @pytest.mark.parametrize("ignored", [CONDITIONS, CONDITIONS[:1], CONDITIONS[1:]], ids="+".join)
@@ -512,11 +575,15 @@ def test_object_is_proven_once(lab, memory):
 
 
 def count_proofs(memory):
-    return sum(method == "PUT" and path.endswith(".proof") for method, path, _ in memory.service.asked)
+    return sum(
+        method == "PUT" and path.endswith(".proof") for method, path, _ in memory.service.asked
+    )
 
 
 def test_holder_proves_nothing_during_its_lease(lab, memory):
-    """A renewal has no time for it. Contenders by another address of the store replace what the object says of it."""
+    """A renewal has no time for it. Contenders by another address of the store replace what the
+    object says of it.
+    """
     assert lab.run("-n", "job", "true").returncode == 0
     holder = lab.hold("job", "--ttl", "3s")
     before = count_proofs(memory)
@@ -528,9 +595,13 @@ def test_holder_proves_nothing_during_its_lease(lab, memory):
     assert finish(holder)[0] == 0 and asked == before
 
 
-@pytest.mark.parametrize("change", [lambda document: document.pop("proven"), denounce], ids=["dropped", "elsewhere"])
+@pytest.mark.parametrize(
+    "change", [lambda document: document.pop("proven"), denounce], ids=["dropped", "elsewhere"]
+)
 def test_queue_that_is_not_proven_here_is_proven_and_left_alone(lab, memory, change):
-    """An object of an earlier version, or one copied from another store, with a live holder in its queue."""
+    """An object of an earlier version, or one copied from another store, with a live holder in its
+    queue.
+    """
     holder = lab.hold("job", "--ttl", "1h")
     path, document = change_document(memory, change)
     memory.ignored = CONDITIONS
@@ -545,12 +616,19 @@ def test_queue_that_is_not_proven_here_is_proven_and_left_alone(lab, memory, cha
     assert (finish(holder)[0], finish(waiting)[0]) == (0, 0) and lab.read_log() == ["ran"]
 
 
-SLOW = (503, b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+SLOW = (
+    503,
+    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
+)
 
 
 def test_busy_store_is_asked_again(lab, memory):
     memory.refusals = [SLOW, (429, b"")]
-    memory.put_refusals = [SLOW, (500, b""), (409, b"<Error><Code>ConditionalRequestConflict</Code></Error>")]
+    memory.put_refusals = [
+        SLOW,
+        (500, b""),
+        (409, b"<Error><Code>ConditionalRequestConflict</Code></Error>"),
+    ]
 
     assert lab.run("-n", "job", "true", timeout=30).returncode == 0
     assert not memory.refusals and not memory.put_refusals
@@ -574,7 +652,10 @@ def test_failed_release_says_who_frees_the_name(lab, memory):
 
     status, _, errors = finish(holder)
 
-    assert status == 0 and "SlowDown: our names are free once a contender has seen no renewal for 4s" in errors
+    assert (
+        status == 0
+        and "SlowDown: our names are free once a contender has seen no renewal for 4s" in errors
+    )
 
 
 def test_bucket_of_another_region_is_asked_there(lab, memory):
@@ -585,7 +666,11 @@ def test_bucket_of_another_region_is_asked_there(lab, memory):
 
 
 INVALID = [
-    *[(200, b"{}", ("ETag", "")), (200, b"\xff", ("ETag", '"a"')), (200, b"", ("ETag", '"a\x01b"'))],
+    *[
+        (200, b"{}", ("ETag", "")),
+        (200, b"\xff", ("ETag", '"a"')),
+        (200, b"", ("ETag", '"a\x01b"')),
+    ],
     *[(200, b"{}", ("Date", "yesterday")), (403, b"<Error><Code>" + b"x" * 10_000)],
     *[(403, b"\x1b]0;title\x07<Code>\x1b[31m</Code>"), (404, b"<html>"), (599, b"?")],
     *[(status, b"") for status in (204, 301, 304)],
@@ -599,7 +684,9 @@ def test_invalid_answer_fails_in_one_line_without_a_run(lab, memory, answer):
     result = lab.run("-n", "job", "--ttl", "3s", "--", *RUN, timeout=30)
 
     assert result.returncode in (69, 125) and lab.read_log() == []
-    assert result.stderr.count(b"\n") == 1 and not any(word in result.stderr for word in (b"bug", b"\x1b"))
+    assert result.stderr.count(b"\n") == 1 and not any(
+        word in result.stderr for word in (b"bug", b"\x1b")
+    )
 
 
 def test_one_invalid_answer_to_a_renewal_is_harmless(lab, memory):
@@ -631,11 +718,13 @@ def test_listing_has_several_pages(lab, memory):
     assert [row["name"] for row in json.loads(lab.run("list", "--json").stdout)] == ["a/b c"]
 
 
-# --- a crowd ------------------------------------------------------------------------------------------------------------------
+# --- a crowd--------------------------------------------------------------------------------------
 
 
 def refuse_changes(memory, count):
-    """Have the store refuse the next PUTs to the name's object, as if another contender had changed it each time."""
+    """Have the store refuse the next PUTs to the name's object, as if another contender had changed
+    it each time.
+    """
     left = [count]
 
     def answer(request, data):
@@ -657,7 +746,11 @@ def test_waiter_renews_the_more_seldom_the_more_are_before_it(lab, memory):
         until(lambda: len(list_queues(memory)[0]) == 2 + len(waiters) - 1)
 
     assert [stored["ttl"] for stored in list_queues(memory)[0]] == [10, 10, 20, 30]
-    assert [finish(one)[0] for one in (holder, *waiters)] == [0] * 4 and lab.read_log() == ["0", "1", "2"]
+    assert [finish(one)[0] for one in (holder, *waiters)] == [0] * 4 and lab.read_log() == [
+        "0",
+        "1",
+        "2",
+    ]
 
 
 LONG = ("-n", "job", "--ttl", "1h")  # its renewals are twelve minutes apart
@@ -676,7 +769,9 @@ def test_crowd_of_commands_that_take_no_time_all_run(lab, memory):
 
 
 def age_first(memory, at):
-    """Have the store's document begin with its entry `at`, renewed three quarters of its period ago."""
+    """Have the store's document begin with its entry `at`, renewed three quarters of its period
+    ago.
+    """
 
     def change(document):
         del document["queue"][:at]
@@ -687,8 +782,13 @@ def age_first(memory, at):
 
 
 def test_waiter_whose_turn_has_come_yields_to_nobody(lab, memory):
-    """It was the second one, whose lease is twice as long, and its last renewal is as old as one that is due."""
-    earlier = [lab.hold("job", "--ttl", "1h"), lab.start(*LONG, "-w", "1h", "--dir", lab.path / "a", "--", *RUN)]
+    """It was the second one, whose lease is twice as long, and its last renewal is as old as one
+    that is due.
+    """
+    earlier = [
+        lab.hold("job", "--ttl", "1h"),
+        lab.start(*LONG, "-w", "1h", "--dir", lab.path / "a", "--", *RUN),
+    ]
     until(lambda: len(list_queues(memory)[0]) == 2)
     waiter = lab.start(*LONG, "-w", "1h", "--dir", lab.path / "b", "--", *RUN)
     until(lambda: len(list_queues(memory)[0]) == 3)
@@ -743,7 +843,9 @@ def test_contender_that_yielded_until_its_wait_was_over_is_busy(lab, memory):
 
 
 def count_puts(memory, renewals):
-    """Have another contender change the object after each PUT, for so many PUTs of a holder. Return their statuses."""
+    """Have another contender change the object after each PUT, for so many PUTs of a holder. Return
+    their statuses.
+    """
     statuses = []
 
     def answer(request, data):
@@ -762,7 +864,9 @@ def test_holder_writes_only_what_it_has_read_if_others_wait(lab, memory):
     waiter = lab.start("-n", "job", "--ttl", "1h", "-w", "1h", "--dir", lab.path / "b", "true")
     until(lambda: len(list_queues(memory)[0]) == 2)
     before = list_queues(memory)[0][0]["renewals"]
-    until(lambda: list_queues(memory)[0][0]["renewals"] > before)  # that one may have read nothing of the waiter
+    until(
+        lambda: list_queues(memory)[0][0]["renewals"] > before
+    )  # that one may have read nothing of the waiter
 
     statuses = count_puts(memory, 5)
     until(lambda: len(statuses) == 5)
@@ -806,7 +910,7 @@ def test_request_cut_short_after_a_refusal_is_no_outage(lab, memory):
     assert result.returncode == 75 and b"other contenders change the queue" in result.stderr
 
 
-# --- encryption, checksums, proxies ----------------------------------------------------------------------------------------------
+# --- encryption, checksums, proxies---------------------------------------------------------------
 
 
 def test_each_put_has_a_checksum_and_the_encryption_of_the_url(lab, memory):
@@ -815,8 +919,16 @@ def test_each_put_has_a_checksum_and_the_encryption_of_the_url(lab, memory):
 
     def answer(request, data):
         if request.command == "PUT":
-            puts.append([request.headers["Content-MD5"] == base64.b64encode(hashlib.md5(data).digest()).decode()])
-            puts[-1] += [request.headers[f"x-amz-server-side-encryption{end}"] for end in ("", "-aws-kms-key-id")]
+            puts.append(
+                [
+                    request.headers["Content-MD5"]
+                    == base64.b64encode(hashlib.md5(data).digest()).decode()
+                ]
+            )
+            puts[-1] += [
+                request.headers[f"x-amz-server-side-encryption{end}"]
+                for end in ("", "-aws-kms-key-id")
+            ]
         return memory(request, data)
 
     memory.service.answer = answer
@@ -839,7 +951,10 @@ def test_https_goes_through_the_proxy_of_the_environment(lab, memory):
     result = lab.run("-n", "job", "true")
 
     assert asked == [("store.test:9000", "Basic dTpw")]
-    assert result.returncode == 69 and f"the proxy {proxy.url[7:]} answers HTTP 407".encode() in result.stderr
+    assert (
+        result.returncode == 69
+        and f"the proxy {proxy.url[7:]} answers HTTP 407".encode() in result.stderr
+    )
     lab.environment["NO_PROXY"] = "other, .test"
     lab.run("-n", "job", "true")
     assert len(asked) == 1
@@ -850,14 +965,22 @@ def test_proxy_that_fails_is_named(lab):
     lab.environment["SOLO_VIA"] = "s3://bucket/x?endpoint=https://store.test:9000"
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-x\r\n"), daemon=True).start()
+        threading.Thread(
+            target=lambda: server.accept()[0].sendall(b"SSH-2.0-x\r\n"), daemon=True
+        ).start()
         for reason in (b"the answer is not HTTP", b"Connection refused"):
             lab.environment["HTTPS_PROXY"] = f"http://alice:secret@127.0.0.1:{port}"
             result = lab.run("-n", "job", "true")
 
-            assert (result.returncode, result.stderr.count(b"\n")) == (69, 1) and b"secret" not in result.stderr
+            assert (result.returncode, result.stderr.count(b"\n")) == (
+                69,
+                1,
+            ) and b"secret" not in result.stderr
             where = b"endpoint=https://store.test:9000: the proxy 127.0.0.1:%d: " % port
-            assert where + reason + b" (HTTPS_PROXY names it; NO_PROXY=store.test spares" in result.stderr
+            assert (
+                where + reason + b" (HTTPS_PROXY names it; NO_PROXY=store.test spares"
+                in result.stderr
+            )
             server.close()
 
 
@@ -882,7 +1005,7 @@ def test_tunnel_of_a_proxy_leads_to_the_server():
             opened.close()
 
 
-# --- TLS ----------------------------------------------------------------------------------------------------------------------
+# --- TLS------------------------------------------------------------------------------------------
 
 
 class SecureS3(S3):
@@ -894,7 +1017,9 @@ class SecureS3(S3):
         return f"ssl_endpoint=127.0.0.1:{self.port} ssl_certificate={certificate} ssl_private_key={key}"
 
     def open(self):
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=ssl._create_unverified_context())
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=5, context=ssl._create_unverified_context()
+        )
 
     def make_url(self, *ports):
         return super().make_url(*ports).replace("http:", "https:")
@@ -913,7 +1038,7 @@ def test_tls_needs_a_trusted_certificate(lab, start_server):
     assert b"certificate is not signed by an authority" in distrusted.stderr
 
 
-# --- requests -----------------------------------------------------------------------------------------------------------------
+# --- requests-------------------------------------------------------------------------------------
 
 
 def test_run_costs_five_requests_and_a_busy_contender_one(lab, memory):
@@ -933,14 +1058,17 @@ def test_waiter_looks_more_often_than_it_writes(lab, memory):
     waiting = lab.start("-n", "job", "-w", "1h", "--ttl", "30s", "--dir", lab.path / "b", "true")
 
     def count(wanted):
-        return sum(method == wanted and path.endswith("job.json") for method, path, _ in memory.service.asked)
+        return sum(
+            method == wanted and path.endswith("job.json")
+            for method, path, _ in memory.service.asked
+        )
 
     until(lambda: count("GET") > 8)
     assert count("PUT") < 12
     assert [finish(process)[0] for process in (holder, waiting)] == [0, 0]
 
 
-# --- the proof of a holder's death ---------------------------------------------------------------------------------------------
+# --- the proof of a holder's death----------------------------------------------------------------
 
 
 def leave_dead_entry(hosts, ttl="3s"):
@@ -951,8 +1079,12 @@ def leave_dead_entry(hosts, ttl="3s"):
     until(lambda: hosts.list(hosts.job) == [])
 
 
-@pytest.mark.parametrize("options, is_announced", [("", True), ("-w 1s", True), ("-q", False), ("-w 1m", False)])
-def test_contender_without_wait_acquires_the_name_of_a_dead_host(hosts, server, options, is_announced):
+@pytest.mark.parametrize(
+    "options, is_announced", [("", True), ("-w 1s", True), ("-q", False), ("-w 1m", False)]
+)
+def test_contender_without_wait_acquires_the_name_of_a_dead_host(
+    hosts, server, options, is_announced
+):
     leave_dead_entry(hosts)
     [dead] = read_document(server, hosts.job)["queue"]
 
@@ -984,7 +1116,15 @@ def test_dead_waiter_goes_before_a_dead_holder_of_the_same_ttl(lab, memory):
 
 def test_entry_that_does_not_say_that_it_waits_counts_as_a_holder():
     """Earlier versions do not say it."""
-    known = {"owner": "a", "number": 1, "renewals": 0, "ttl": 10, "renewed": 0, "asked": "", "record": {}}
+    known = {
+        "owner": "a",
+        "number": 1,
+        "renewals": 0,
+        "ttl": 10,
+        "renewed": 0,
+        "asked": "",
+        "record": {},
+    }
 
     def find_proof(**change):
         text = {"solo": 1, "counter": 1, "once": "", "queue": [{**known, **change}]}
@@ -1008,7 +1148,9 @@ def test_token_grows_although_the_object_was_removed(hosts, server):
 @pytest.mark.tool("gcc")
 @pytest.mark.parametrize("ahead", [-3600, 3600])
 def test_wall_clock_has_no_part(hosts, server, ahead):
-    """The holder's clock steps while it holds the name, and the waiter's is wrong by as much the other way."""
+    """The holder's clock steps while it holds the name, and the waiter's is wrong by as much the
+    other way.
+    """
     clocks = [Clock(hosts.path, 0), Clock(hosts.path, -ahead)]
     pair = [Host(hosts, server, f"clock{number}") for number in range(2)]
     for host, clock in zip(pair, clocks):
@@ -1020,7 +1162,9 @@ def test_wall_clock_has_no_part(hosts, server, ahead):
     pair[1].start(hosts.job, files[1], 0.2, "--ttl", "5s", "-k", "300ms")
     clocks[0].set(ahead)
 
-    assert [host.launcher.wait(60) for host in pair] == [0, 0], [host.launcher.stderr.read() for host in pair]
+    assert [host.launcher.wait(60) for host in pair] == [0, 0], [
+        host.launcher.stderr.read() for host in pair
+    ]
     lives = [read_life(file) for file in files]
     assert lives[0].last - lives[0].first > 8 and not find_overlaps(lives) and is_growing(lives)
     for host in pair:

@@ -25,7 +25,12 @@ pytestmark = pytest.mark.full
 
 server, start_server = serve(ZooKeeper), serve_alone()
 
-LONG_LEASE = ("--ttl", "30s", "-k", "300ms")  # an election on a busy machine can take more than 10 s
+LONG_LEASE = (
+    "--ttl",
+    "30s",
+    "-k",
+    "300ms",
+)  # an election on a busy machine can take more than 10 s
 
 
 @pytest.fixture
@@ -42,9 +47,13 @@ def fleet(lab, server):
     return Fleet(lab, server)
 
 
-@pytest.mark.parametrize("cluster, alone, mode", [(0, 0, b"follower"), (2, 2, b"leader")], indirect=["cluster"])
+@pytest.mark.parametrize(
+    "cluster, alone, mode", [(0, 0, b"follower"), (2, 2, b"leader")], indirect=["cluster"]
+)
 def test_cut_off_server_never_lets_commands_overlap(lab, cluster, alone, mode):
-    """A follower without its leader and a leader without its followers answer reads until they detect it."""
+    """A follower without its leader and a leader without its followers answer reads until they
+    detect it.
+    """
     hosts = [Host(lab, cluster.members[member], host) for member, host in ((alone, "a"), (1, "b"))]
     files = [lab.path / f"life-{host.name}" for host in hosts]
     hosts[0].start("job", files[0], 1000, "--ttl", "3s", "-k", "300ms")
@@ -55,7 +64,9 @@ def test_cut_off_server_never_lets_commands_overlap(lab, cluster, alone, mode):
     cluster.cut(alone)
     until(lambda: read_life(files[1]) is not None)
 
-    assert b"Mode: " + mode in cluster.members[alone].ask(b"srvr")  # it still shows the lock as held
+    assert b"Mode: " + mode in cluster.members[alone].ask(
+        b"srvr"
+    )  # it still shows the lock as held
     assert hosts[0].launcher.wait(PATIENCE) in LOST
     lives = [read_life(file) for file in files]
     assert not find_overlaps(lives) and is_growing(lives)
@@ -65,7 +76,9 @@ def test_cut_off_server_never_lets_commands_overlap(lab, cluster, alone, mode):
 
 def test_lock_survives_the_loss_of_the_leader(lab, cluster):
     fleet = Fleet(lab, cluster)
-    fleet.url = cluster.members[0].make_url(cluster.members[2].port, cluster.members[1].port, cluster.members[0].port)
+    fleet.url = cluster.members[0].make_url(
+        cluster.members[2].port, cluster.members[1].port, cluster.members[0].port
+    )
     holder = fleet.hold("a", fleet.job, *LONG_LEASE)
 
     cluster.members[2].stop()
@@ -151,7 +164,10 @@ def test_ttl_is_the_granted_one(server, asked, granted):
 
 @pytest.mark.parametrize("ttl", ["2m", "1d"])
 def test_command_sees_the_granted_ttl(fleet, ttl):
-    assert fleet.run("a", "-n", fleet.job, "--ttl", ttl, "--", "sh", "-c", "echo $SOLO_TTL").stdout == b"60\n"
+    assert (
+        fleet.run("a", "-n", fleet.job, "--ttl", ttl, "--", "sh", "-c", "echo $SOLO_TTL").stdout
+        == b"60\n"
+    )
 
 
 def test_lease_is_lost_at_a_server_that_grants_less(start_server):
@@ -169,7 +185,9 @@ def test_lease_is_lost_at_a_server_that_grants_less(start_server):
 def test_other_protocol_is_unreachable_in_time(server):
     with socket.create_server(("127.0.0.1", 0)) as other:
         engine = make_engine(server, other.getsockname()[1])
-        thread = threading.Thread(target=lambda: other.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+        thread = threading.Thread(
+            target=lambda: other.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        )
         thread.start()
 
         with pytest.raises(Unreachable, match="not ZooKeeper"):
@@ -177,7 +195,9 @@ def test_other_protocol_is_unreachable_in_time(server):
         thread.join()
 
 
-@pytest.mark.parametrize("name", ["a b", "zookeeper", "x%2Fy", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254])
+@pytest.mark.parametrize(
+    "name", ["a b", "zookeeper", "x%2Fy", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254]
+)
 def test_each_name_has_its_own_queue(fleet, engine, name):
     holder = fleet.hold("a", name)
 
@@ -228,10 +248,15 @@ def test_renewals_of_a_running_command_are_marked_and_the_mark_keeps_no_lock(ser
 
 
 def test_servers_that_demand_a_log_in_say_so_in_words(start_server):
-    server = start_server(ZooKeeper, settings="enforce.auth.enabled=true\nenforce.auth.schemes=digest\n")
+    server = start_server(
+        ZooKeeper, settings="enforce.auth.enabled=true\nenforce.auth.schemes=digest\n"
+    )
     target = parse_url(server.url)
 
-    with pytest.raises(SoloError, match=r"the servers demand a log-in \(name a user and a password in a \[via.NAME\]"):
+    with pytest.raises(
+        SoloError,
+        match=r"the servers demand a log-in \(name a user and a password in a \[via.NAME\]",
+    ):
         Engine(target, 4.0, PATIENCE).acquire("job", RECORD, NOT_LONG)
 
     engine = Engine(target._replace(user="ops", password="s3cret"), 4.0, PATIENCE)
@@ -240,14 +265,19 @@ def test_servers_that_demand_a_log_in_say_so_in_words(start_server):
 
 
 def test_password_protects_entries_and_is_never_shown(server):
-    target, known = parse_url(server.url + "/guarded"), {"user": "ops", "password": "s3cret:with colon"}
+    target, known = (
+        parse_url(server.url + "/guarded"),
+        {"user": "ops", "password": "s3cret:with colon"},
+    )
     secrets = (known, known, {}, {**known, "password": "wrong"})
     engines = [Engine(target._replace(**secret), 4.0, PATIENCE) for secret in secrets]
     entry = engines[0].acquire("job", RECORD, NOT_LONG)
 
     assert [found.key for found in engines[1].list_entries()] == [entry.key]
     for stranger in engines[2:]:
-        words = "for the user ops" if stranger.session.target.user else r"without a user \(name a user"
+        words = (
+            "for the user ops" if stranger.session.target.user else r"without a user \(name a user"
+        )
         with pytest.raises(SoloError, match=f"NoAuth: no rights there {words}") as error:
             stranger.list_entries()
         assert "s3cret" not in str(error.value) and "wrong" not in str(error.value)

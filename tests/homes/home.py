@@ -1,4 +1,5 @@
-"""A solo that every user can run, by the launcher of the source tree or installed, and what a command inherits with and without it.
+"""A solo that every user can run, by the launcher of the source tree or installed, and what a
+command inherits with and without it.
 
 SOLO_INSTALLED names an installed solo to test instead of one from `make install`.
 """
@@ -24,7 +25,16 @@ from conftest import (
 )
 
 PERL = ["/usr/bin/perl", str(Path(__file__).with_name("probe.pl"))]
-VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMMAND", "INVOCATION_ID", "JOURNAL_STREAM"}
+VOLATILE = {
+    "_",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "TMUX",
+    "TMUX_PANE",
+    "SUDO_COMMAND",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+}
 
 
 def make_once(factory, name, make):
@@ -53,7 +63,11 @@ def install_by_make(place):
 LAUNCHERS = {"source": (install_source, "run"), "installed": (install_by_make, "usr/bin/solo")}
 
 
-@pytest.fixture(name="launcher", scope="session", params=["source", pytest.param("installed", marks=pytest.mark.full)])
+@pytest.fixture(
+    name="launcher",
+    scope="session",
+    params=["source", pytest.param("installed", marks=pytest.mark.full)],
+)
 def install_launcher(request, tmp_path_factory):
     """Return a solo that every user can run."""
     if request.param == "installed" and "SOLO_INSTALLED" in os.environ:
@@ -78,17 +92,25 @@ class Home:
     def __init__(self, launcher, path):
         self.launcher = str(launcher)
         self.path = path
-        self.is_exact = not self.launcher.endswith("/run")  # a stub reads the dispositions before Python does
+        self.is_exact = not self.launcher.endswith(
+            "/run"
+        )  # a stub reads the dispositions before Python does
 
     def make_words(self, guarded):
         probe = [*PERL, self.find_facts(guarded)]
-        return [self.launcher, "--dir", f"{self.path}/names", "-n", "job", "--", *probe] if guarded else probe
+        return (
+            [self.launcher, "--dir", f"{self.path}/names", "-n", "job", "--", *probe]
+            if guarded
+            else probe
+        )
 
     def find_facts(self, guarded):
         return f"{self.path}/facts/{'guarded' if guarded else 'plain'}"
 
     def compare(self, start):
-        """Let `start(words)` run both commands below a parent; return (what it returned, facts) of each."""
+        """Let `start(words)` run both commands below a parent; return (what it returned, facts) of
+        each.
+        """
         found = []
         for guarded in (False, True):
             status = start(self.make_words(guarded))
@@ -99,7 +121,9 @@ class Home:
 
 
 def read_facts(text, guarded):
-    """Return the facts as {key: value}, with pids as roles: the launcher has that of the command without solo."""
+    """Return the facts as {key: value}, with pids as roles: the launcher has that of the command
+    without solo.
+    """
     facts = {"variables": {}}
     for line in text.splitlines():
         key, _, value = line.partition(" ")
@@ -113,7 +137,9 @@ def read_facts(text, guarded):
                 roles = {pid: "self", parent: "self", grandparent: "parent"}
             if (named := facts["variables"].get("SYSTEMD_EXEC_PID")) is not None:
                 facts["variables"]["SYSTEMD_EXEC_PID"] = named == pid.encode()
-            facts[key] = [roles.get(number, "other") for number in (ids[0], ids[1], ids[3])] + [ids[2] != "0"]
+            facts[key] = [roles.get(number, "other") for number in (ids[0], ids[1], ids[3])] + [
+                ids[2] != "0"
+            ]
         elif key == "link":
             path, _, target = value.partition(" ")
             facts[path] = re.sub(r"\d[\da-f]*", "N", target) if "/fd/" in path else target
@@ -144,7 +170,9 @@ mkdir /home/www && install -d -m 700 -o 3001 -g 3001 /home/alice && exec sleep i
 
 
 class Machine:
-    """This machine with an empty /run, /var/lib and /home, and the users alice, whose home is 0700, and www-data, whose home is root's."""
+    """This machine with an empty /run, /var/lib and /home, and the users alice, whose home is 0700,
+    and www-data, whose home is root's.
+    """
 
     def __init__(self, launcher):
         self.launcher = str(launcher)

@@ -1,4 +1,6 @@
-"""The Ansible role, run by ansible-core against this machine, with /etc and /usr/local in layers that the test throws away."""
+"""The Ansible role, run by ansible-core against this machine, with /etc and /usr/local in layers
+that the test throws away.
+"""
 
 import os
 import re
@@ -39,7 +41,12 @@ def playbook(tmp_path):
 @pytest.mark.root
 @pytest.mark.tool("unshare", "crontab", "sudo", "flock")
 def test_role_installs_solo_and_a_guarded_line_once(playbook, new, tmp_path):
-    words = [find_script("ansible-playbook"), "--inventory=localhost,", "--connection=local", playbook]
+    words = [
+        find_script("ansible-playbook"),
+        "--inventory=localhost,",
+        "--connection=local",
+        playbook,
+    ]
     layer = tmp_path / "layer"
     layer.mkdir()
     python = {"ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3", "ANSIBLE_NOCOLOR": "1"}
@@ -55,7 +62,9 @@ def test_role_installs_solo_and_a_guarded_line_once(playbook, new, tmp_path):
 
 
 def check_line(machine, layer):
-    """Verify that the line of the crontab guards both its commands, by the file that the role installed."""
+    """Verify that the line of the crontab guards both its commands, by the file that the role
+    installed.
+    """
     [row] = [row for row in (layer / "crontab").read_text().splitlines() if "dump.sh" in row]
     minute, *fields, user, command = row.split(None, 6)
     assert (minute, fields, user) == ("*/5", ["*"] * 4, "root")
@@ -64,6 +73,8 @@ def check_line(machine, layer):
     shutil.copy(layer / "solo", machine.bin / "solo")
     check_guard(machine, command, make_cron_environment(machine, "/usr/bin:/bin"))
     assert {event.split(":")[1] for event in machine.read_log()} == {"dump.sh", "upload.sh"}
-    (layer / "here").write_text((layer / "crontab").read_text().replace("/usr/local/bin/solo", str(machine.script)))
+    (layer / "here").write_text(
+        (layer / "crontab").read_text().replace("/usr/local/bin/solo", str(machine.script))
+    )
     found = finish(machine.type(f"{machine.script} doctor --crontab --json {layer}/here"))
     assert found[:2] == (0, "[]\n"), found

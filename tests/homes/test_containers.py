@@ -1,4 +1,6 @@
-"""solo in containers of a real runtime: as process 1, with few rights, with names that containers share, and as a CronJob."""
+"""solo in containers of a real runtime: as process 1, with few rights, with names that containers
+share, and as a CronJob.
+"""
 
 import os
 import re
@@ -48,7 +50,7 @@ def volume(lab):
     return f"--volume={lab.directory}:/run/solo"
 
 
-# --- the image -------------------------------------------------------------------------------------------------------
+# --- the image------------------------------------------------------------------------------------
 
 
 def test_hadolint_accepts_the_containerfile():
@@ -68,7 +70,15 @@ class TestImage:
         code, out, err = finish(podman.start("report", "sh", "-c", script))
 
         assert (code, err) == (7, "")
-        assert out.split()[:7] == ["python3", "/usr/local/bin/solo", "-n", "report", "--wait", "10m", "--"]
+        assert out.split()[:7] == [
+            "python3",
+            "/usr/local/bin/solo",
+            "-n",
+            "report",
+            "--wait",
+            "10m",
+            "--",
+        ]
         assert out.split()[-1] == "2"  # the launcher is its child
 
     def test_stop_kills_what_ignores_sigterm_and_the_next_container_runs(self, podman, volume):
@@ -80,7 +90,9 @@ class TestImage:
 
         assert process.wait() == 128 + signal.SIGKILL
         code, _, err = finish(podman.start(volume, "report", "true"))
-        assert code == 0 and (not err or "taking over" in err)  # silent if it got the same namespace number
+        assert code == 0 and (
+            not err or "taking over" in err
+        )  # silent if it got the same namespace number
 
     def test_any_uid_runs_without_a_volume(self, podman):
         assert finish(podman.start("--user=12345:0", "report", "echo", "ran")) == (0, "ran\n", "")
@@ -89,7 +101,20 @@ class TestImage:
         words = (*STRICT, "--tmpfs=/run/solo", "report")
 
         code, out, err = finish(
-            podman.start(*words, "-n", "job", "--once-per", "5m", "--tree", "-t", "1h", "--", "sh", "-c", LEAST)
+            podman.start(
+                *words,
+                "-n",
+                "job",
+                "--once-per",
+                "5m",
+                "--tree",
+                "-t",
+                "1h",
+                "--",
+                "sh",
+                "-c",
+                LEAST,
+            )
         )
         checked = finish(podman.start(*words, "doctor"))
 
@@ -103,7 +128,12 @@ class TestImage:
         service = yaml.safe_load(read_example("compose.yaml"))["services"]["strict"]
         assert service["read_only"] and service["cap_drop"] == ["ALL"]
         [(name, value)] = service["environment"].items()
-        words = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=all", f"--user={service['user']}"]
+        words = [
+            "--read-only",
+            "--read-only-tmpfs=false",
+            "--cap-drop=all",
+            f"--user={service['user']}",
+        ]
         words += [f"--env={name}={value}", f"--tmpfs={service['tmpfs']}"]
 
         done = finish(podman.start(*words, "report", "id", "-u"))
@@ -128,16 +158,25 @@ class TestImage:
         refused = finish(podman.start(*words, "report", "-n", "job", "true"))
 
         assert refused[0] == 125 and "no sticky bit" in refused[2]
-        assert finish(podman.start(*words, "--env=SOLO_DIR=/run/solo/names", "report", "-n", "job", "true"))[0] == 0
+        assert (
+            finish(
+                podman.start(
+                    *words, "--env=SOLO_DIR=/run/solo/names", "report", "-n", "job", "true"
+                )
+            )[0]
+            == 0
+        )
 
 
-# --- shared names ----------------------------------------------------------------------------------------------------
+# --- shared names---------------------------------------------------------------------------------
 
 
 class TestSharedNames:
     pytestmark = RUNTIME
 
-    def test_containers_with_own_pids_wait_in_one_queue_even_after_sigkill(self, podman, lab, volume):
+    def test_containers_with_own_pids_wait_in_one_queue_even_after_sigkill(
+        self, podman, lab, volume
+    ):
         """The lines of README."""
         docker, host = next(block.lines for block in read_readme() if "docker run" in block.text)
         _, _, _, option, volumes, image = docker.split()
@@ -158,11 +197,18 @@ class TestSharedNames:
         assert second.wait() == 128 + signal.SIGTERM
         assert finish(third) == (0, "third\n", "")
 
-    def test_containers_of_one_user_namespace_map_exclude_each_other_and_others_are_refused(self, podman, lab, volume):
-        """Root of the containers owns the directory; the root of another map and that of the host do not."""
+    def test_containers_of_one_user_namespace_map_exclude_each_other_and_others_are_refused(
+        self, podman, lab, volume
+    ):
+        """Root of the containers owns the directory; the root of another map and that of the host
+        do not.
+        """
         os.chown(lab.directory, 100_000, 100_000)
-        # crun gives the streams of a container to its root. Without --interactive one of them is the machine's /dev/null.
-        mapped, others = (("--interactive", f"--uidmap=0:{first}:65536", volume) for first in (100_000, 300_000))
+        # crun gives the streams of a container to its root. Without --interactive one of them is
+        # the machine's /dev/null.
+        mapped, others = (
+            ("--interactive", f"--uidmap=0:{first}:65536", volume) for first in (100_000, 300_000)
+        )
         holder = podman.start(*mapped, "--name=mapped", "report", *SHOW_NAMESPACE)
         read_line(holder)
         once = ("--entrypoint=solo", "report", "-n", "report", "true")
@@ -176,13 +222,20 @@ class TestSharedNames:
         assert holder.wait() == 128 + signal.SIGTERM
         assert finish(podman.start(*mapped, *once))[0] == 0
 
-    def test_service_of_a_group_of_the_examples_excludes_others_of_the_group(self, podman, lab, volume):
+    def test_service_of_a_group_of_the_examples_excludes_others_of_the_group(
+        self, podman, lab, volume
+    ):
         """Its skip is a success, which restarts nothing."""
         service = yaml.safe_load(read_example("compose.yaml"))["services"]["report"]
         assert (service["user"], service["volumes"]) == ("1234:4242", ["/srv/locks:/srv/locks"])
         os.chown(lab.directory, 0, 4242)
         lab.directory.chmod(0o2770)
-        words = (*RIGHTS, "--entrypoint=", f"--volume={lab.directory}:/srv/locks", "--env=SOLO_DIR=/srv/locks")
+        words = (
+            *RIGHTS,
+            "--entrypoint=",
+            f"--volume={lab.directory}:/srv/locks",
+            "--env=SOLO_DIR=/srv/locks",
+        )
         once = ("solo", "-n", "report", "true")
 
         def start(user, *command, name="other"):
@@ -197,7 +250,7 @@ class TestSharedNames:
         assert found == [0, 75, 125] and holder.wait() == 128 + signal.SIGTERM
 
 
-# --- Kubernetes ------------------------------------------------------------------------------------------------------
+# --- Kubernetes-----------------------------------------------------------------------------------
 
 
 def read_cronjob():
@@ -224,7 +277,12 @@ def make_pod(spec, secret, path):
     own = container["securityContext"]
     assert pod["runAsNonRoot"] and pod["seccompProfile"] == {"type": "RuntimeDefault"}
     assert (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"]) == (False, True)
-    words = [*RIGHTS, f"--user={pod['runAsUser']}:{pod['runAsGroup']}", "--entrypoint=", "--network=host"]
+    words = [
+        *RIGHTS,
+        f"--user={pod['runAsUser']}:{pod['runAsGroup']}",
+        "--entrypoint=",
+        "--network=host",
+    ]
     assert f"--cap-drop={own['capabilities']['drop'][0].lower()}" in words
     words += [f"--env={one['name']}={one['value']}" for one in container["env"]]
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
@@ -249,7 +307,9 @@ class TestCronJob:
     def etcd(self, tmp_path):
         """A server that wants the password of the Secret."""
         server = Etcd(tmp_path / "etcd").start()
-        login = dict(re.findall(r'(user|password) = "(.*)"', read_cronjob()[1]["stringData"]["solo.toml"]))
+        login = dict(
+            re.findall(r'(user|password) = "(.*)"', read_cronjob()[1]["stringData"]["solo.toml"])
+        )
         for words in (f"root:{PASSWORD}", f"{login['user']}:{login['password']}"):
             server.ask("user", "add", words)
             server.ask("user", "grant-role", words.partition(":")[0], "root")
@@ -259,18 +319,30 @@ class TestCronJob:
 
     @pytest.fixture
     def start(self, podman, etcd, tmp_path):
-        """Return a function that starts the pod. `script` is its report.sh; `changes` are {word: another}."""
+        """Return a function that starts the pod. `script` is its report.sh; `changes` are {word:
+        another}.
+        """
 
         def start(script, *options, changes=(), password=None):
             spec, secret = read_cronjob()
-            text = re.sub('url = ".*"', f'url = "{etcd.url}/cron"', secret["stringData"]["solo.toml"])
-            secret["stringData"]["solo.toml"] = text.replace("change this", password or "change this")
+            text = re.sub(
+                'url = ".*"', f'url = "{etcd.url}/cron"', secret["stringData"]["solo.toml"]
+            )
+            secret["stringData"]["solo.toml"] = text.replace(
+                "change this", password or "change this"
+            )
             path = tmp_path / f"pod-{len(list(tmp_path.iterdir()))}"
             path.mkdir()
             write_program(path / "report.sh", f"#!/bin/sh\n{script}\n")
             words, command = make_pod(spec, secret, path)
             command = [dict(changes).get(word, word) for word in command]
-            return podman.start(*words, *options, f"--volume={path}/report.sh:/usr/bin/report.sh", "report", *command)
+            return podman.start(
+                *words,
+                *options,
+                f"--volume={path}/report.sh:/usr/bin/report.sh",
+                "report",
+                *command,
+            )
 
         return start
 

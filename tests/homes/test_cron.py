@@ -1,7 +1,9 @@
-"""Crontab lines under the real cron, in a separate machine: this root below a temporary layer, in new namespaces.
+"""Crontab lines under the real cron, in a separate machine: this root below a temporary layer, in
+new namespaces.
 
-cron reads its tables once a minute, so all lines run in one minute. Their jobs hold until the tests end, and each mail of cron is
-a file. Contenders started by su and sudo find the names held; homes/test_users.py has other starts of a user.
+cron reads its tables once a minute, so all lines run in one minute. Their jobs hold until the tests
+end, and each mail of cron is a file. Contenders started by su and sudo find the names held;
+homes/test_users.py has other starts of a user.
 """
 
 import email
@@ -118,12 +120,16 @@ exec chroot root sleep infinity
 
 
 class Minute(Inside):
-    """This root below a temporary layer, in new namespaces and with an own /dev, after cron ran each line once."""
+    """This root below a temporary layer, in new namespaces and with an own /dev, after cron ran
+    each line once.
+    """
 
     def start(self, *words):
         """Start a command inside."""
         null = subprocess.DEVNULL
-        return subprocess.Popen(self.enter(*words), env=ENVIRONMENT, stdin=null, stdout=null, stderr=null)
+        return subprocess.Popen(
+            self.enter(*words), env=ENVIRONMENT, stdin=null, stdout=null, stderr=null
+        )
 
     def write(self, path: str, text: str, mode: int = 0o755):
         file = Path(f"/proc/{self.leader}/root/{path}")
@@ -133,8 +139,13 @@ class Minute(Inside):
 
     def read_mails(self):
         """Return [(the command in the subject, the lines of the body)]."""
-        mails = [email.message_from_string(path.read_text()) for path in (self.lab / "mails").glob("[!.]*")]
-        return [(mail["Subject"].partition("> ")[2], mail.get_payload().splitlines()) for mail in mails]
+        mails = [
+            email.message_from_string(path.read_text())
+            for path in (self.lab / "mails").glob("[!.]*")
+        ]
+        return [
+            (mail["Subject"].partition("> ")[2], mail.get_payload().splitlines()) for mail in mails
+        ]
 
     def find_mails(self, word):
         return [lines for command, lines in self.read_mails() if word in command]
@@ -144,7 +155,9 @@ class Minute(Inside):
         return [line.split(":") for line in (self.lab / "ran").read_text().splitlines()]
 
     def count_jobs(self):
-        """Count the jobs that run, of a cron that has ended: each has a process of cron, which sends its mail."""
+        """Count the jobs that run, of a cron that has ended: each has a process of cron, which
+        sends its mail.
+        """
         running = [pid for pid in find_children(self.leader) if read_state(pid) != "Z"]
         return sum(Path(f"/proc/{pid}/comm").read_text() == "cron\n" for pid in running)
 
@@ -172,7 +185,9 @@ def minute(tmp_path_factory):
     try:
         until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)
         if outside.poll() is not None:
-            pytest.skip(f"cannot mount a layer over this root: {(lab / 'errors').read_text()[-200:]}")
+            pytest.skip(
+                f"cannot mount a layer over this root: {(lab / 'errors').read_text()[-200:]}"
+            )
         minute = Minute(find_leader(outside.pid, "sleep"), lab)
         set_up(minute)
         with minute.start("cron", "-f") as cron:
@@ -229,7 +244,9 @@ def test_loud_after_mails_and_fails_the_next_skip(minute):
 
     [[line]] = minute.find_mails("loud")
 
-    assert line.endswith(", 2 skips since") and sorted((minute.lab / "loud").read_text().split()) == ["0", "0", "75"]
+    assert line.endswith(", 2 skips since") and sorted(
+        (minute.lab / "loud").read_text().split()
+    ) == ["0", "0", "75"]
 
 
 def test_text_after_a_percent_sign_is_stdin_and_an_escaped_one_reaches_the_command(minute):
@@ -247,7 +264,11 @@ def test_cron_neither_waits_for_a_notification_nor_ends_it(minute):
 
 
 def test_default_path_of_cron_lacks_usr_local_bin(minute):
-    mails = {command.partition(" ")[0]: output for command, output in minute.read_mails() if "bare" in command}
+    mails = {
+        command.partition(" ")[0]: output
+        for command, output in minute.read_mails()
+        if "bare" in command
+    }
 
     assert mails["/usr/local/bin/solo"] == ["/usr/bin:/bin"] and "not found" in mails["solo"][0]
 
@@ -259,7 +280,10 @@ def test_crontabs_of_user_and_system_share_the_names_of_a_uid(minute):
     [[mail]] = minute.find_mails("shared")
 
     assert roots == (roots[0], name) and roots[0] != pid
-    assert mail.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in mail
+    assert (
+        mail.startswith(f"solo: {name}: busy: held for ")
+        and f"by pid {find_parent(minute, pid)} (" in mail
+    )
 
 
 def test_command_inherits_the_same_as_without_solo(minute):
@@ -274,7 +298,12 @@ def test_command_inherits_the_same_as_without_solo(minute):
 ELSEWHERE = "env HOME=/tmp XDG_RUNTIME_DIR=/tmp/run XDG_STATE_HOME=/tmp/state TMPDIR=/var/tmp"
 WAYS = {
     "su": ["su", "-", "alice", "-c", "solo -- hold.sh shared"],
-    "su-elsewhere": ["su", "alice", "-c", f"{ELSEWHERE} solo -- /usr/local/bin/../bin/hold.sh shared"],
+    "su-elsewhere": [
+        "su",
+        "alice",
+        "-c",
+        f"{ELSEWHERE} solo -- /usr/local/bin/../bin/hold.sh shared",
+    ],
     "sudo": ["sudo", "-u", "alice", "solo", "--", "hold.sh", "shared"],
 }
 

@@ -8,7 +8,12 @@ from conftest import PATIENCE, TESTS, need_tools, until
 from guest import booted
 from home import read_facts
 
-pytestmark = [pytest.mark.long, pytest.mark.root, pytest.mark.full, pytest.mark.tool("perl", "unshare", "nsenter")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.root,
+    pytest.mark.full,
+    pytest.mark.tool("perl", "unshare", "nsenter"),
+]
 
 LAUNCHERS = {"source": "/lab/solo", "installed": "/lab/usr/bin/solo"}
 
@@ -16,7 +21,10 @@ LAUNCHERS = {"source": "/lab/solo", "installed": "/lab/usr/bin/solo"}
 def make_lines(parent):
     """Return {key: the line that writes its facts below this parent}."""
     probe = f"/usr/bin/perl /lab/probe.pl /lab/facts/{parent}."
-    guarded = {key: f"{solo} --dir /lab/names/{parent}{key} -n job -- {probe}{key}" for key, solo in LAUNCHERS.items()}
+    guarded = {
+        key: f"{solo} --dir /lab/names/{parent}{key} -n job -- {probe}{key}"
+        for key, solo in LAUNCHERS.items()
+    }
     return {"plain": f"{probe}plain", **guarded}
 
 
@@ -54,5 +62,8 @@ def test_command_inherits_the_same_below_systemd(lab, guest, name, settings):
 
     assert found["installed"] == found["plain"]
     if name == "SIGPIPE":  # systemd ignores SIGPIPE, and hands it on by default
-        assert [int(found[key].pop("SigIgn"), 16) & 0x1000 for key in ("plain", "source")] == [0, 0x1000]
+        assert [int(found[key].pop("SigIgn"), 16) & 0x1000 for key in ("plain", "source")] == [
+            0,
+            0x1000,
+        ]
     assert found["source"] == found["plain"]

@@ -1,7 +1,8 @@
-"""Below every parent a command inherits with solo what it inherits without it, and the parent sees its status.
+"""Below every parent a command inherits with solo what it inherits without it, and the parent sees
+its status.
 
-A row is a parent. Installed, solo starts by a stub, and every row is exact; without a stub the rows of GUESSED differ, in
-SIGPIPE and SIGXFSZ alone.
+A row is a parent. Installed, solo starts by a stub, and every row is exact; without a stub the rows
+of GUESSED differ, in SIGPIPE and SIGXFSZ alone.
 """
 
 import os
@@ -25,7 +26,9 @@ GUESSED = {"python restore_signals=False"}
 
 
 def parent(name, *tools):
-    """Declare a row: a function of (home, words) that runs words below the parent and returns the status that it sees."""
+    """Declare a row: a function of (home, words) that runs words below the parent and returns the
+    status that it sees.
+    """
 
     def declare(start):
         PARENTS[name] = (tools, start)
@@ -40,9 +43,7 @@ def declare(name, *before, tools=None):
     parent(name, *tools)(lambda home, words: run(*before, *words, cwd=home.path))
 
 
-NODE = (
-    "const [word, ...rest] = process.argv.slice(1); process.exit(require('child_process').spawnSync(word, rest).status)"
-)
+NODE = "const [word, ...rest] = process.argv.slice(1); process.exit(require('child_process').spawnSync(word, rest).status)"
 SHELL = '"$@"; code=$?; exit $code'
 for name, prepare in (
     *((name, "") for name in ("dash", "bash", "zsh")),
@@ -59,26 +60,42 @@ PYTHON = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
 declare("python", sys.executable, "-IS", "-c", PYTHON, tools=())
 
 
-for environment in ({}, {"LANG": "C"}, {"LC_ALL": "C"}, *({"LC_CTYPE": name} for name in ("C", "UTF-8", "POSIX", ""))):
+for environment in (
+    {},
+    {"LANG": "C"},
+    {"LC_ALL": "C"},
+    *({"LC_CTYPE": name} for name in ("C", "UTF-8", "POSIX", "")),
+):
     # Python itself may set LC_CTYPE, as in the C locale.
-    parent(f"environment {environment}")(lambda home, words, environment=environment: run(*words, env=environment))
+    parent(f"environment {environment}")(
+        lambda home, words, environment=environment: run(*words, env=environment)
+    )
 
 
 @parent("odd state")
 def start_oddly(home, words):
-    """All that a Python program can hand on: descriptors, limits, mask, dispositions, umask, a variable with a newline."""
+    """All that a Python program can hand on: descriptors, limits, mask, dispositions, umask, a
+    variable with a newline.
+    """
     read, write = os.pipe()
 
     def prepare():
         for number in (signal.SIGTTOU, signal.SIGSEGV, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN, signal.SIGILL, signal.SIGTERM, signal.SIGALRM})
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGTTIN, signal.SIGILL, signal.SIGTERM, signal.SIGALRM}
+        )
         resource.setrlimit(resource.RLIMIT_STACK, (1 << 22, 1 << 22))
         os.nice(3)
 
     try:
         environment = {**os.environ, "ODD": "a\nb", "EMPTY": ""}
-        options = {"pass_fds": (read, write), "env": environment, "umask": 0o27, "start_new_session": True}
+        options = {
+            "pass_fds": (read, write),
+            "env": environment,
+            "umask": 0o27,
+            "start_new_session": True,
+        }
         return run(*words, cwd=home.path, preexec_fn=prepare, **options)
     finally:
         os.close(read)
@@ -93,7 +110,19 @@ def start_by_careless_python(home, words):
 @parent("solo", "dash")
 def start_by_solo(home, words):
     trap = "trap '' PIPE; exec \"$@\""
-    return run("dash", "-c", trap, "sh", home.launcher, "--dir", f"{home.path}/outer", "-n", "outer", "--", *words)
+    return run(
+        "dash",
+        "-c",
+        trap,
+        "sh",
+        home.launcher,
+        "--dir",
+        f"{home.path}/outer",
+        "-n",
+        "outer",
+        "--",
+        *words,
+    )
 
 
 @parent("make", "make")
@@ -104,7 +133,9 @@ def start_by_make(home, words):
 
 @parent("xargs", "xargs")
 def start_by_xargs(home, words):
-    return subprocess.run(["xargs", "-I", "{}", *words], input=b"one\n", timeout=PATIENCE).returncode
+    return subprocess.run(
+        ["xargs", "-I", "{}", *words], input=b"one\n", timeout=PATIENCE
+    ).returncode
 
 
 @parent("git hook", "git")
@@ -116,8 +147,13 @@ def start_by_git(home, words):
     if not server.exists():
         for line in (["init", "-q", "--bare", server], ["init", "-q", clone]):
             subprocess.run(["git", *line], env=own, check=True, stderr=subprocess.DEVNULL)
-    write_program(server / "hooks/post-receive", f"#!/bin/sh\ncat >/dev/null\nexec {shlex.join(words)}\n")
-    for line in ([*author, "commit", "-q", "--allow-empty", "-m", "x"], ["push", "-q", server, "HEAD:main"]):
+    write_program(
+        server / "hooks/post-receive", f"#!/bin/sh\ncat >/dev/null\nexec {shlex.join(words)}\n"
+    )
+    for line in (
+        [*author, "commit", "-q", "--allow-empty", "-m", "x"],
+        ["push", "-q", server, "HEAD:main"],
+    ):
         subprocess.run(["git", "-C", clone, *line], env=own, check=True, stderr=subprocess.DEVNULL)
 
 
@@ -125,7 +161,19 @@ def start_by_git(home, words):
 def start_by_tmux(home, words):
     with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
         line = f"exec {shlex.join(words)}"
-        run("tmux", "-S", f"{folder}/s", "-f", "/dev/null", "new-session", "-d", line, ";", "wait-for", "never")
+        run(
+            "tmux",
+            "-S",
+            f"{folder}/s",
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            line,
+            ";",
+            "wait-for",
+            "never",
+        )
 
 
 @parent("sudo on a terminal", "sudo")
@@ -155,7 +203,12 @@ def start_on_a_terminal(home, words):
 
 
 SSHD = "HostKey {0}/key\nAuthorizedKeysFile {0}/key.pub\nUsePAM no\nStrictModes no\nPermitRootLogin yes\n"
-SSH = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes"]
+SSH = [
+    "StrictHostKeyChecking=no",
+    "UserKnownHostsFile=/dev/null",
+    "LogLevel=ERROR",
+    "BatchMode=yes",
+]
 
 
 @parent("sshd", "sshd", "ssh", "unshare")
@@ -174,7 +227,9 @@ def start_by_sshd(home, words):
 def list_rows():
     for name in PARENTS:
         marks = [] if name in IN_MAKE_TEST else [pytest.mark.full]
-        yield pytest.param(name, marks=[*marks, pytest.mark.root] if name.startswith(("sudo", "sshd")) else marks)
+        yield pytest.param(
+            name, marks=[*marks, pytest.mark.root] if name.startswith(("sudo", "sshd")) else marks
+        )
 
 
 @pytest.mark.tool("perl")

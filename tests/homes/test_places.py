@@ -1,4 +1,6 @@
-"""A place for names that cannot be used: the message says why, in one line, and what is to be typed works as printed."""
+"""A place for names that cannot be used: the message says why, in one line, and what is to be typed
+works as printed.
+"""
 
 import re
 
@@ -12,9 +14,12 @@ ALICE = 3001
 BASE = "/home/alice/.local/state/solo"
 RUN = ("-n", "job", "--", "echo", "ran")
 NO_FILE = "(without a file: --via socket, in every run of the name)"
-FILL = "mount -t tmpfs -o size=4k tmpfs {0} && chown {1} {0}; head -c 1M /dev/zero >{0}/full || true"
+FILL = (
+    "mount -t tmpfs -o size=4k tmpfs {0} && chown {1} {0}; head -c 1M /dev/zero >{0}/full || true"
+)
 
-# What root does first, and how the message ends; the remedy, if it is a line for root, is then typed.
+# What root does first, and how the message ends; the remedy, if it is a line for root, is then
+# typed.
 PLACES = {
     "read-only home": ("mount -o remount,ro /home", f"Read-only file system {NO_FILE}"),
     "full disk": (FILL.format("/home/alice", ALICE), f"No space left on device {NO_FILE}"),
@@ -36,7 +41,8 @@ IN_MAKE_TEST = {"full disk", "base of another uid", "dangling link"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.full] * (name not in IN_MAKE_TEST)) for name in PLACES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.full] * (name not in IN_MAKE_TEST)) for name in PLACES],
 )
 def test_unusable_place_is_explained_and_the_remedy_works(machine, name):
     prepare, reason = PLACES[name]
@@ -49,8 +55,13 @@ def test_unusable_place_is_explained_and_the_remedy_works(machine, name):
 
     pattern = re.escape(reason.replace("{base}", BASE)).replace(r"\.\*", ".*")
     assert (status, out) == (125, "") and re.search(pattern + "$", err), err
-    if name == "full disk":  # which --explain finds by a file, and the run after it has made directories
-        explained = *explained[:2], explained[2].replace("create /home/alice/.local", f"write in {BASE}/job")
+    if (
+        name == "full disk"
+    ):  # which --explain finds by a file, and the run after it has made directories
+        explained = (
+            *explained[:2],
+            explained[2].replace("create /home/alice/.local", f"write in {BASE}/job"),
+        )
     assert explained == (status, out, err)
     if "as root: " in err:
         machine.type(find_remedy(err))
@@ -86,7 +97,11 @@ def test_owner_that_a_user_namespace_lacks_is_not_called_nobody(machine):
 
     status, _, err = machine.run(ALICE, "unshare", "-Ur", machine.launcher, "--dir", BASE, *RUN)
 
-    assert status == 125 and "belongs to a user that this user namespace lacks" in err and "runuser" not in err
+    assert (
+        status == 125
+        and "belongs to a user that this user namespace lacks" in err
+        and "runuser" not in err
+    )
 
 
 FILE_SYSTEMS = {
@@ -130,4 +145,7 @@ def test_waiter_refuses_to_run_below_a_lazy_unmount(machine):
     out, err = waiter.communicate(timeout=PATIENCE)
 
     assert (waiter.returncode, out) == (125, "")
-    assert err == "solo: job: cannot use /home/m/job: it was replaced or unmounted during the wait (start again)\n"
+    assert (
+        err
+        == "solo: job: cannot use /home/m/job: it was replaced or unmounted during the wait (start again)\n"
+    )

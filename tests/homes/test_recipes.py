@@ -1,7 +1,9 @@
-"""The blocks of README and the files of examples/ are run: their programs are small scripts that log, their options say what must happen.
+"""The blocks of README and the files of examples/ are run: their programs are small scripts that
+log, their options say what must happen.
 
-The manual quotes these files. test_ci.py runs those for CI runners, test_containers.py and test_systemd.py those that need a real
-runtime or systemd, also of README, and test_prometheus.py the metrics of a user.
+The manual quotes these files. test_ci.py runs those for CI runners, test_containers.py and
+test_systemd.py those that need a real runtime or systemd, also of README, and test_prometheus.py
+the metrics of a user.
 """
 
 import json
@@ -26,16 +28,20 @@ from solo.engines.targets import read_configuration
 
 pytestmark = pytest.mark.tool("flock")
 
-README = {block.id.partition(":")[2]: block for block in read_readme() if block.text[:7] != "install"}
+README = {
+    block.id.partition(":")[2]: block for block in read_readme() if block.text[:7] != "install"
+}
 CRON_PATH = "/usr/local/bin:/usr/bin:/bin"
 SHELLS = ("sh", "dash", "bash", "ksh", "zsh", "busybox sh")
 
 
-# --- command lines ---------------------------------------------------------------------------------------------------
+# --- command lines--------------------------------------------------------------------------------
 
 
 def check_guard(machine, line, environment=None):
-    """Verify that the line runs as many jobs at once as its options allow, and treats one more as they say."""
+    """Verify that the line runs as many jobs at once as its options allow, and treats one more as
+    they say.
+    """
     options, subcommand, _ = parse(shlex.split(line)[1:])
     if subcommand:
         return check_subcommand(machine, line, environment)
@@ -51,19 +57,27 @@ def check_guard(machine, line, environment=None):
         running.append(machine.type(line, environment))
         until(lambda: machine.count("start") == 2)
         assert finish(running.pop(0))[0] in (-15, 128 + 15)
-        until(lambda: [row["state"] for row in machine.list()] == ["held"])  # its waiting ticket is gone
+        until(
+            lambda: [row["state"] for row in machine.list()] == ["held"]
+        )  # its waiting ticket is gone
     elif "shared" not in options:
-        running += (check_queue if "wait" in options else check_skip)(machine, line, options, environment)
+        running += (check_queue if "wait" in options else check_skip)(
+            machine, line, options, environment
+        )
     machine.release()
 
     assert [finish(process)[0] for process in running] == [0] * len(running)
     assert "replace" in options or count_most_at_once(machine.read_log()) == together
     if re.search(r"\bDB=", line):
-        assert {event.split(":")[2] for event in machine.read_log()} == {f"test{slot}" for slot in range(together)}
+        assert {event.split(":")[2] for event in machine.read_log()} == {
+            f"test{slot}" for slot in range(together)
+        }
 
 
 def check_skip(machine, line, options, environment):
-    """Verify the status and message of further contenders, which are skipped. Return the waiters: none."""
+    """Verify the status and message of further contenders, which are skipped. Return the waiters:
+    none.
+    """
     status = options.get("busy_exit", 0 if "once_per" in options else 75)
     messages = 0 if "quiet" in options or "once_per" in options else 1
     limit = options.get("loud_after")
@@ -84,7 +98,9 @@ def check_queue(machine, line, options, environment):
         assert finish(waiting.pop())[0] == 75
         waiting.append(newest)
     if "max_waiting" in options:
-        waiting += [machine.start_waiter(line, environment) for _ in range(1, options["max_waiting"])]
+        waiting += [
+            machine.start_waiter(line, environment) for _ in range(1, options["max_waiting"])
+        ]
         assert finish(machine.type(line, environment))[0] == 75
     return waiting
 
@@ -110,7 +126,10 @@ def check_subcommand(machine, line, environment=None):
     elif word == "metrics":
         assert 'solo_held{name="backup"' in (machine.path / "solo.prom").read_text()
     elif word == "doctor":
-        assert status in (0, 1) and ("command" if "crontab" in shlex.split(line)[-1] else str(machine.directory)) in out
+        assert (
+            status in (0, 1)
+            and ("command" if "crontab" in shlex.split(line)[-1] else str(machine.directory)) in out
+        )
     else:
         assert ("backup" in out) == (word in ("list", "show", "history") and "--via" not in words)
 
@@ -129,7 +148,9 @@ def check_beside(machine, recipe, line):
 
 def check_hold(machine, typed):
     """Verify that the typed holds a name while its shell lives, or for a time."""
-    wait = f"\necho start:held: >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
+    wait = (
+        f"\necho start:held: >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
+    )
     process = machine.type(typed + wait)
     machine.wait_for_starts(1)
     [row] = machine.list()
@@ -143,7 +164,9 @@ def check_hold(machine, typed):
 
 
 class Inbox(Stub):
-    """Where the notifications and pings of recipes arrive: a web server, and a stand-in for mail(1) that posts to it."""
+    """Where the notifications and pings of recipes arrive: a web server, and a stand-in for mail(1)
+    that posts to it.
+    """
 
     def __init__(self, machine):
         super().__init__()
@@ -163,7 +186,9 @@ class Inbox(Stub):
 
 
 def check_notify(machine, line, environment):
-    """Verify that a failure is sent, in the form of the receiver, and a success is not. test_notify.py has the skips."""
+    """Verify that a failure is sent, in the form of the receiver, and a success is not.
+    test_notify.py has the skips.
+    """
     need_tools("curl", "jq")
     job = re.search(r" -- ([\w.]+)", line)[1]
     inbox = Inbox(machine)
@@ -182,7 +207,9 @@ def check_notify(machine, line, environment):
 
 
 def check_ping(machine, line, environment):
-    """Verify that each success is sent, but no failure and no skip, and that cron has nothing to mail."""
+    """Verify that each success is sent, but no failure and no skip, and that cron has nothing to
+    mail.
+    """
     need_tools("curl")
     inbox = Inbox(machine)
     line = inbox.replace_hosts(line)
@@ -200,12 +227,24 @@ def check_ping(machine, line, environment):
     assert inbox.get() == ("/worker", "") and inbox.received.empty()
 
 
-# --- README ----------------------------------------------------------------------------------------------------------
+# --- README---------------------------------------------------------------------------------------
 
 
 def test_readme_has_no_other_blocks():
-    blocks = ["solo", "Install", "cron", "systemd", "CI", "Containers", "Shell", "Python", "Beyond one machine"]
-    assert list(README) == blocks and README["Install"].text.startswith("make deb ")  # test_packages.py runs it
+    blocks = [
+        "solo",
+        "Install",
+        "cron",
+        "systemd",
+        "CI",
+        "Containers",
+        "Shell",
+        "Python",
+        "Beyond one machine",
+    ]
+    assert list(README) == blocks and README["Install"].text.startswith(
+        "make deb "
+    )  # test_packages.py runs it
 
 
 def test_first_block_skips_waits_lists_and_stops(new):
@@ -248,7 +287,9 @@ def test_workflow_of_readme_is_of_the_examples():
     assert step in read_jobs()["deploy"].splitlines()
 
 
-@pytest.mark.parametrize("unit", [README["systemd"].text, read_example("systemd/backup.service.d/solo.conf")])
+@pytest.mark.parametrize(
+    "unit", [README["systemd"].text, read_example("systemd/backup.service.d/solo.conf")]
+)
 def test_unit_of_readme_and_drop_in_guard(new, unit):
     *reset, line = re.findall(r"^ExecStart=(.*)", unit, re.M)
 
@@ -259,14 +300,18 @@ def test_unit_of_readme_and_drop_in_guard(new, unit):
 def test_python_of_readme_runs(new):
     done = run_python(new(), README["Python"].text)
 
-    assert (done.returncode, done.stderr) == (0, "") and {"alone,", "hello"} <= set(done.stdout.split())
+    assert (done.returncode, done.stderr) == (0, "") and {"alone,", "hello"} <= set(
+        done.stdout.split()
+    )
 
 
-# --- examples --------------------------------------------------------------------------------------------------------
+# --- examples-------------------------------------------------------------------------------------
 
 
 def read_lines(*names) -> list:
-    """Return a parameter for each command of crontabs. Those with an engine are of `make test-full`."""
+    """Return a parameter for each command of crontabs. Those with an engine are of `make
+    test-full`.
+    """
     found = []
     for name in names:
         for typed in read_cron_lines(read_example(name))[1]:
@@ -277,7 +322,10 @@ def read_lines(*names) -> list:
 
 @pytest.mark.parametrize("typed", read_lines("crontab", "two-hosts"))
 def test_line_of_a_crontab_does_what_it_says(new, typed):
-    assert all(read_cron_lines(read_example(name))[0]["PATH"] == CRON_PATH for name in ("crontab", "two-hosts"))
+    assert all(
+        read_cron_lines(read_example(name))[0]["PATH"] == CRON_PATH
+        for name in ("crontab", "two-hosts")
+    )
     machine = new()
     environment = make_cron_environment(machine, machine.replace_places(CRON_PATH))
     if "--notify" in typed:
@@ -289,7 +337,13 @@ def test_line_of_a_crontab_does_what_it_says(new, typed):
 
 
 def make_cron_environment(machine, path):
-    return {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
+    return {
+        "SHELL": "/bin/sh",
+        "HOME": "/root",
+        "LOGNAME": "root",
+        "PATH": path,
+        "SOLO_DIR": str(machine.directory),
+    }
 
 
 MAKEFILE = re.findall(r"^(\w+): # .*\n\texec (.*)", read_example("Makefile"), re.M)
@@ -336,9 +390,13 @@ def test_each_of_four_commands_gets_a_gpu_and_the_fifth_waits(new):
 FIRST_LINE = "#!/usr/bin/env -S solo -n nightly -- bash\n"  # of solo(7)
 
 
-@pytest.mark.parametrize("text", [read_example("nightly.sh"), FIRST_LINE + "backup.sh --full\n"], ids=["hold", "env"])
+@pytest.mark.parametrize(
+    "text", [read_example("nightly.sh"), FIRST_LINE + "backup.sh --full\n"], ids=["hold", "env"]
+)
 def test_script_excludes_itself_and_gets_arguments_and_status(new, text):
-    """However it is started; but a first line with env guards only a script that the kernel starts."""
+    """However it is started; but a first line with env guards only a script that the kernel
+    starts.
+    """
     shells = [f"{shell} night.sh" for shell in SHELLS if shutil.which(shell.split()[0])]
     by_kernel = ["./night.sh", "PATH=.:$PATH night.sh", "solo -n other -- ./night.sh"]
     for line in by_kernel if text.startswith(FIRST_LINE) else by_kernel + shells:
@@ -376,12 +434,17 @@ def test_worktrees_of_a_repository_exclude_each_other_but_not_those_of_another(n
     git = "git -c user.name=x -c user.email=x@example.com"
     for repository in ("one", "two"):
         make = f"git init -q {repository} && cd {repository} && {git} commit -q --allow-empty -m x"
-        assert finish(machine.type(f"{make} && git worktree add -q ../{repository}-b && mkdir sub"))[0] == 0
+        assert (
+            finish(machine.type(f"{make} && git worktree add -q ../{repository}-b && mkdir sub"))[0]
+            == 0
+        )
     line = f"exec {EXAMPLES}/worktree.sh {machine.bin}/test.sh"
     running = [machine.type(f"cd {folder} && {line}") for folder in ("one/sub", "two-b")]
     machine.wait_for_starts(2)
 
-    running += [machine.start_waiter(f"cd {folder} && {line}") for folder in ("one", "one-b", "two")]
+    running += [
+        machine.start_waiter(f"cd {folder} && {line}") for folder in ("one", "one-b", "two")
+    ]
 
     assert finish(machine.type(f"cd / && {line}"))[0] == 125  # the name would be test/
     machine.release()
@@ -414,14 +477,18 @@ def test_report_of_python_refuses_an_older_token_and_a_held_name(new):
     assert (busy.returncode, busy.stderr) == (1, f"still held by [{holder.pid}]\n")
 
 
-# --- the manual ------------------------------------------------------------------------------------------------------
+# --- the manual-----------------------------------------------------------------------------------
 
 
 def read_sources() -> list:
-    """Return the lines that a page may quote: those of README and of the examples, without their indent."""
+    """Return the lines that a page may quote: those of README and of the examples, without their
+    indent.
+    """
     texts = [block.text for block in README.values()]
     folders = (EXAMPLES, ROOT / "packaging/container", ROOT / "packaging/gitlab")
-    texts += [path.read_text() for folder in folders for path in folder.rglob("*") if path.is_file()]
+    texts += [
+        path.read_text() for folder in folders for path in folder.rglob("*") if path.is_file()
+    ]
     lines = [re.sub(r" {2,}# .*", "", line) for text in texts for line in text.splitlines()]
     return [re.sub(r"^(exec |- )", "", line.strip()).replace("$$SOLO", "$SOLO") for line in lines]
 
@@ -451,7 +518,9 @@ def test_password_of_an_engine_is_read_and_not_shown(tmp_path):
 def test_launcher_without_locks_fails_the_check(new, line):
     machine = new()
     (machine.bin / "solo").unlink()
-    write_program(machine.bin / "solo", '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+    write_program(
+        machine.bin / "solo", '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
+    )
     machine.release()
 
     with pytest.raises(AssertionError):
@@ -459,7 +528,9 @@ def test_launcher_without_locks_fails_the_check(new, line):
 
 
 @pytest.mark.tool("mandoc")
-@pytest.mark.parametrize("page", ["solo-hold.1", "solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
+@pytest.mark.parametrize(
+    "page", ["solo-hold.1", "solo.3", "solo.7", "solo-engines.7"]
+)  # solo.1: test_cli.py
 def test_mandoc_finds_no_fault_in_the_manuals(page):
     lint = ("mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page)
     assert subprocess.run(lint, capture_output=True).stdout == b""

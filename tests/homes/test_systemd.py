@@ -1,6 +1,8 @@
-"""Units under a real systemd, pid 1 of a container (guest.py): stopped, killed, started by timers, and sandboxed.
+"""Units under a real systemd, pid 1 of a container (guest.py): stopped, killed, started by timers,
+and sandboxed.
 
-tests/units has units that are files, examples/systemd the templates to copy; other units are transient.
+tests/units has units that are files, examples/systemd the templates to copy; other units are
+transient.
 """
 
 import json
@@ -48,9 +50,13 @@ def unit(guest, request):
 
 
 def serve(guest, unit, *properties, options=(), arguments=()):
-    """Start service.py under solo. Unit, name and log are called `unit`. Return once it is ready for signals."""
+    """Start service.py under solo. Unit, name and log are called `unit`. Return once it is ready
+    for signals.
+    """
     guest.make_log(unit)
-    result = guest.start(unit, *properties, "solo", "-n", unit, *options, "--", *SERVICE, unit, *arguments)
+    result = guest.start(
+        unit, *properties, "solo", "-n", unit, *options, "--", *SERVICE, unit, *arguments
+    )
     assert result.returncode == 0, result.stderr
     guest.wait_line(unit, "start")
 
@@ -92,7 +98,9 @@ def test_systemctl_restart_never_overlaps(guest, unit, mode):
     assert read_events(guest, unit) == ["start", "SIGTERM", "end", "start"]
 
 
-@pytest.mark.parametrize("setting, signals", [("KillSignal=SIGINT", "SIGINT"), ("SendSIGHUP=yes", "SIGTERM SIGHUP")])
+@pytest.mark.parametrize(
+    "setting, signals", [("KillSignal=SIGINT", "SIGINT"), ("SendSIGHUP=yes", "SIGTERM SIGHUP")]
+)
 def test_configured_signals_reach_the_command_once_each(guest, unit, setting, signals):
     serve(guest, unit, setting)
 
@@ -103,14 +111,18 @@ def test_configured_signals_reach_the_command_once_each(guest, unit, setting, si
 
 @pytest.mark.parametrize("name", ["TERM", "INT"])
 def test_sigterm_to_the_main_process_alone_does_not_reach_a_handler(guest, unit, name):
-    """Nor does SIGINT (solo(1), CAVEATS). It looks like one for all processes, which the command would then get twice."""
+    """Nor does SIGINT (solo(1), CAVEATS). It looks like one for all processes, which the command
+    would then get twice.
+    """
     serve(guest, unit, arguments=["stubborn"])
     launcher = guest.show(unit, "MainPID")
 
     guest.do("systemctl", "kill", "--kill-whom=main", f"--signal={name}", unit)
     until(lambda: not int(guest.do("grep", "ShdPnd", f"/proc/{launcher}/status").split()[1], 16))
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=HUP", unit)
-    guest.wait_line(unit, "SIGHUP")  # the launcher handled the first signal before it forwarded this one
+    guest.wait_line(
+        unit, "SIGHUP"
+    )  # the launcher handled the first signal before it forwarded this one
     events = read_events(guest, unit)
     guest.do("systemctl", "kill", f"--signal={name}", unit)
     guest.wait_line(unit, f"SIG{name}")
@@ -137,7 +149,9 @@ def test_hidden_proc_still_delivers_the_stop_signal_once(guest, unit):
 
 
 def test_stop_of_a_scope_reaches_the_command_once(guest, unit):
-    scope = f"systemd-run --quiet --scope --unit={unit} solo -n {unit} -- {shlex.join(SERVICE)} {unit}"
+    scope = (
+        f"systemd-run --quiet --scope --unit={unit} solo -n {unit} -- {shlex.join(SERVICE)} {unit}"
+    )
     guest.do("sh", "-c", f"setsid {scope} </dev/null >/dev/null 2>&1 &")
     guest.wait_line(unit, "start")
 
@@ -151,7 +165,18 @@ def test_stop_by_a_user_manager_reaches_the_command_once(guest, unit):
     guest.do("systemctl", "start", f"user@{ALICE}.service")
     guest.make_log(unit)
     manager = "env", f"XDG_RUNTIME_DIR=/run/user/{ALICE}"
-    start = "systemd-run", "--user", "--quiet", f"--unit={unit}", "solo", "-n", unit, "--", *SERVICE, unit
+    start = (
+        "systemd-run",
+        "--user",
+        "--quiet",
+        f"--unit={unit}",
+        "solo",
+        "-n",
+        unit,
+        "--",
+        *SERVICE,
+        unit,
+    )
     started = guest.run(*manager, *start, user=ALICE)
     assert started.returncode == 0, started.stderr
     guest.wait_line(unit, "start")
@@ -179,8 +204,15 @@ def test_next_run_waits_for_an_orphan_of_killmode_process(guest, unit):
     [start] = guest.read(unit)
 
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
-    until(lambda: any(row["state"] == "waiting" for row in json.loads(guest.do("solo", "list", "--json", unit))))
-    states = {row["state"]: row["child"] for row in json.loads(guest.do("solo", "list", "--json", unit))}
+    until(
+        lambda: any(
+            row["state"] == "waiting"
+            for row in json.loads(guest.do("solo", "list", "--json", unit))
+        )
+    )
+    states = {
+        row["state"]: row["child"] for row in json.loads(guest.do("solo", "list", "--json", unit))
+    }
     guest.do("kill", "-TERM", states["orphaned"])
     guest.wait_line(unit, "start", 2)
 
@@ -233,7 +265,10 @@ def test_command_that_is_the_main_pid_is_stopped_by_one_sigterm(guest, unit):
 def test_second_timer_of_a_job_skips_with_success(guest):
     guest.do("systemctl", "start", "sync@a.timer", "sync@b.timer")
     until(lambda: "75" in [guest.show(f"sync@{letter}", "ExecMainStatus") for letter in "ab"])
-    states = [(guest.show(f"sync@{letter}", "ActiveState"), guest.show(f"sync@{letter}", "Result")) for letter in "ab"]
+    states = [
+        (guest.show(f"sync@{letter}", "ActiveState"), guest.show(f"sync@{letter}", "Result"))
+        for letter in "ab"
+    ]
     (guest.lab / "sync.go").touch()
 
     assert sorted(states) == [("activating", "success"), ("inactive", "success")]
@@ -268,9 +303,17 @@ RECIPES = {
         "ProtectSystem=strict ReadWritePaths=/lab RuntimeDirectory=solo RuntimeDirectoryMode=0700"
         " RuntimeDirectoryPreserve=yes StateDirectory=solo StateDirectoryMode=0700"
     ).split(),
-    "home-read-only": ["User=alice", "ProtectHome=read-only", "ReadWritePaths=/home/alice/.local/state/solo"],
+    "home-read-only": [
+        "User=alice",
+        "ProtectHome=read-only",
+        "ReadWritePaths=/home/alice/.local/state/solo",
+    ],
     "home-hidden": ["User=alice", "ProtectHome=tmpfs", "BindPaths=/home/alice/.local/state/solo"],
-    "service-user": ["User=www-data", "ProtectSystem=strict", "ReadWritePaths=/lab /var/lib/solo-users/33"],
+    "service-user": [
+        "User=www-data",
+        "ProtectSystem=strict",
+        "ReadWritePaths=/lab /var/lib/solo-users/33",
+    ],
 }
 
 
@@ -307,9 +350,15 @@ REFUSALS = {
         "StateDirectory=solo StateDirectoryMode=0700; without a file: --via socket, in every run of the name)",
     ),
     "home": (["User=alice", "ProtectHome=yes"], HIDDEN),
-    "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=; "),
+    "home-read-only": (
+        ["User=alice", "ProtectHome=read-only"],
+        "Read-only file system (in a unit: ReadWritePaths=; ",
+    ),
     "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], HIDDEN),
-    "service-user": (["User=backup"], "belongs to uid 0 (as root: install -d -m 700 -o 34 /var/lib/solo-users/34)"),
+    "service-user": (
+        ["User=backup"],
+        "belongs to uid 0 (as root: install -d -m 700 -o 34 /var/lib/solo-users/34)",
+    ),
     "dynamic": (
         ["DynamicUser=yes"],
         "(in a unit: User=NAME RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
@@ -338,7 +387,9 @@ def ask_settings(guest, unit, *properties):
     return [*properties, *recommended]
 
 
-@pytest.mark.parametrize("settings", [["ProtectSystem=strict"], ["DynamicUser=yes", "User=shared"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "settings", [["ProtectSystem=strict"], ["DynamicUser=yes", "User=shared"]], ids=" ".join
+)
 def test_settings_recommended_by_a_refusal_are_enough(guest, unit, settings):
     settings = ask_settings(guest, unit, *settings)
 
@@ -349,7 +400,9 @@ def test_settings_recommended_by_a_refusal_are_enough(guest, unit, settings):
 
 @pytest.mark.parametrize("preserve", ["yes", "no"])
 def test_two_units_of_one_runtime_directory_overlap_only_without_preserve(guest, unit, preserve):
-    """systemd removes the directory, and the first unit's ticket in it, when the second unit stops."""
+    """systemd removes the directory, and the first unit's ticket in it, when the second unit
+    stops.
+    """
     sandbox = "DynamicUser=yes", "User=shared", "ReadWritePaths=/lab"
     settings = ask_settings(guest, unit, *sandbox)
     assert "RuntimeDirectoryPreserve=yes" in settings
@@ -357,8 +410,14 @@ def test_two_units_of_one_runtime_directory_overlap_only_without_preserve(guest,
     serve(guest, unit, *settings)
 
     second, _ = guest.run_unit(f"{unit}-second", *settings, "solo", "-n", unit, "true")
-    guest.start(f"{unit}-third", *settings, "--remain-after-exit", "solo", "-n", unit, "--", *SERVICE, unit)
-    until(lambda: guest.show(f"{unit}-third", "SubState") != "running" or "overlap" in guest.read(unit))
+    guest.start(
+        f"{unit}-third", *settings, "--remain-after-exit", "solo", "-n", unit, "--", *SERVICE, unit
+    )
+    until(
+        lambda: (
+            guest.show(f"{unit}-third", "SubState") != "running" or "overlap" in guest.read(unit)
+        )
+    )
     guest.run("systemctl", "kill", "--signal=KILL", f"{unit}-third")
 
     assert second == 75
@@ -390,8 +449,15 @@ def test_journald_gets_text_priority_and_pid_of_syslog(guest):
         "logged: pid N timed out and ended by SIGTERM after Ns",
     ]
     assert [entry["PRIORITY"] for entry in entries] == ["6", "4", "4", "6", "4"]
-    assert {(entry["SYSLOG_IDENTIFIER"], entry["SOLO_NAME"]) for entry in entries} == {("solo", "logged")}
-    assert {entry["SOLO_OUTCOME"] for entry in entries} >= {"running", "failed", "refused", "timed out"}
+    assert {(entry["SYSLOG_IDENTIFIER"], entry["SOLO_NAME"]) for entry in entries} == {
+        ("solo", "logged")
+    }
+    assert {entry["SOLO_OUTCOME"] for entry in entries} >= {
+        "running",
+        "failed",
+        "refused",
+        "timed out",
+    }
     assert all(entry["SYSLOG_PID"] == entry["_PID"] for entry in entries)
 
 
@@ -421,7 +487,9 @@ def test_notification_of_a_script_in_a_unit_needs_killmode_process(guest, unit, 
 
     assert status == 4
     assert guest.read(unit) == (["start"] if mode == "control-group" else ["start", "failed 3"])
-    assert ("--notify ended by SIGTERM" in guest.do("solo", "history", unit)) == (mode == "control-group")
+    assert ("--notify ended by SIGTERM" in guest.do("solo", "history", unit)) == (
+        mode == "control-group"
+    )
 
 
 def test_systemd_analyze_finds_no_fault_in_the_units(guest):
@@ -431,7 +499,9 @@ def test_systemd_analyze_finds_no_fault_in_the_units(guest):
     result = guest.run(*verify, *(f"/etc/systemd/system/{name}" for name in names))
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    guest.do("sh", "-c", "printf '[Service]\nExecStart=solo true\nNotifyAcces=all\n' >/run/typo.service")
+    guest.do(
+        "sh", "-c", "printf '[Service]\nExecStart=solo true\nNotifyAcces=all\n' >/run/typo.service"
+    )
     assert "NotifyAcces" in guest.run(*verify, "/run/typo.service").stderr
 
 
@@ -472,14 +542,20 @@ print(json.dumps([[source.file for source in sources] for name in sys.argv[1:] f
 
 
 def test_the_files_of_a_unit_are_those_that_systemd_has_read(guest):
-    folders = {"etc": "/etc/systemd/system.control", "run": "/run/systemd/system", "lib": "/usr/lib/systemd/system"}
+    folders = {
+        "etc": "/etc/systemd/system.control",
+        "run": "/run/systemd/system",
+        "lib": "/usr/lib/systemd/system",
+    }
     for number, file in enumerate(FILES):
         path = guest.lab / "places" / file
         is_folder = file.endswith(".d")
         for one in [path / f"{number:02}-job.conf", path / "same.conf"] if is_folder else [path]:
             one.parent.mkdir(parents=True, exist_ok=True)
             one.write_text(
-                "[Service]\n" + "Environment=JOB=1\n" * is_folder + "ExecStart=/bin/true\n" * (not is_folder)
+                "[Service]\n"
+                + "Environment=JOB=1\n" * is_folder
+                + "ExecStart=/bin/true\n" * (not is_folder)
             )
     (guest.lab / "places/etc/job-alias.service").symlink_to(f"{folders['lib']}/job-d.service")
     for place, folder in folders.items():
@@ -487,14 +563,18 @@ def test_the_files_of_a_unit_are_those_that_systemd_has_read(guest):
     guest.do("systemctl", "daemon-reload")
     names = ["job-a-b@i", "job-a-b@other", "job-a-b", "job-c--", "job-d", "job-alias"]
 
-    shown = [guest.do("systemctl", "show", "--property=FragmentPath,DropInPaths", one) for one in names]
+    shown = [
+        guest.do("systemctl", "show", "--property=FragmentPath,DropInPaths", one) for one in names
+    ]
     found = [json.loads(guest.do("python3", "-c", SHOW, name))[0] for name in names]
 
     expected = [re.findall(r"/[^\s]*", text.replace("\n", " ")) for text in shown]
     assert all(len(files) > 4 for files in expected)
     for name, files, others in zip(names, found, expected):
         # Whose file counts, if aliases have files of one name, is chance.
-        is_certain = [file for file in files[1:] if not (name in ("job-d", "job-alias") and "same" in file)]
+        is_certain = [
+            file for file in files[1:] if not (name in ("job-d", "job-alias") and "same" in file)
+        ]
         assert is_certain == others[1 : len(is_certain) + 1] and len(files) == len(others)
     real = [guest.do("realpath", files[0]) for files in found]
     assert real == [guest.do("realpath", files[0]) for files in expected]
@@ -506,7 +586,9 @@ ADVISED = {  # the settings of two units of one name
     "home": ["User=bob\nProtectHome=yes", "User=bob\nProtectHome=tmpfs"],
     "home-read-only": ["User=bob", "User=bob\nProtectHome=read-only"],
     "strict": ["ProtectSystem=strict", ""],
-    "strict-asked": [f"ProtectSystem={value}\nEnvironment=SOLO_DIR=/var/names" for value in ("strict", "no")],
+    "strict-asked": [
+        f"ProtectSystem={value}\nEnvironment=SOLO_DIR=/var/names" for value in ("strict", "no")
+    ],
 }
 
 
@@ -516,17 +598,21 @@ def test_units_with_the_settings_that_doctor_suggests_exclude_each_other(guest, 
     files = [f"{system}/{name}.service" for name in names]
     guest.make_log(unit)
     for name, settings in zip(names, ADVISED[case]):
-        exec_start = (
-            f"SuccessExitStatus=75\nReadWritePaths=/lab\nExecStart=solo -n {case} -- {shlex.join(SERVICE)} {unit}"
-        )
+        exec_start = f"SuccessExitStatus=75\nReadWritePaths=/lab\nExecStart=solo -n {case} -- {shlex.join(SERVICE)} {unit}"
         (guest.lab / f"{name}.service").write_text(f"[Service]\n{settings}\n{exec_start}\n")
         guest.do("cp", f"/lab/{name}.service", system)
     rows = json.loads(guest.run("solo", "doctor", "--unit", "--json", *files).stdout)
 
     for row in rows:
-        [advice] = [one["text"].rpartition(" (")[2] for one in row["findings"] if one["state"] == "fails"]
+        [advice] = [
+            one["text"].rpartition(" (")[2] for one in row["findings"] if one["state"] == "fails"
+        ]
         command = advice.rstrip(")").partition("; first: ")[2]
-        guest.do("sh", "-c", f"{command or ':'}; printf '%s\n' {' '.join(SET.findall(advice))} >>{row['file']}")
+        guest.do(
+            "sh",
+            "-c",
+            f"{command or ':'}; printf '%s\n' {' '.join(SET.findall(advice))} >>{row['file']}",
+        )
     left = json.loads(guest.run("solo", "doctor", "--unit", "--json", *files).stdout)
     guest.do("systemctl", "daemon-reload")
     guest.do("systemctl", "start", names[0])
@@ -537,7 +623,9 @@ def test_units_with_the_settings_that_doctor_suggests_exclude_each_other(guest, 
 
     assert rows and not left, left
     assert f"solo: {case}: busy: held for" in "".join(guest.read_messages(names[1]))
-    assert read_events(guest, unit).count("start") == 1 and "overlap" not in read_events(guest, unit)
+    assert read_events(guest, unit).count("start") == 1 and "overlap" not in read_events(
+        guest, unit
+    )
 
 
 def install(guest, name, script):
@@ -572,8 +660,14 @@ def test_drop_in_guards_a_unit_of_a_package(guest):
     """Also one with ProtectSystem=strict."""
     system = "/run/systemd/system"
     shutil.copytree(ROOT / "examples/systemd", guest.lab / "examples")
-    (guest.lab / "backup.sh").write_text("#!/bin/sh\necho ran; until [ -e /lab/backup.go ]; do sleep 0.1; done\n")
-    guest.do("sh", "-c", f"install /lab/backup.sh /usr/local/bin; cp -r /lab/examples/backup.service* {system}")
+    (guest.lab / "backup.sh").write_text(
+        "#!/bin/sh\necho ran; until [ -e /lab/backup.go ]; do sleep 0.1; done\n"
+    )
+    guest.do(
+        "sh",
+        "-c",
+        f"install /lab/backup.sh /usr/local/bin; cp -r /lab/examples/backup.service* {system}",
+    )
     guest.do("systemctl", "daemon-reload")
     guest.do("systemctl", "start", "--no-block", "backup")
     until(lambda: guest.read_messages("backup"))
@@ -586,10 +680,20 @@ def test_drop_in_guards_a_unit_of_a_package(guest):
 
 
 def test_doctor_judges_a_drop_in_with_the_settings_of_its_unit(guest):
-    """As examples/systemd/backup.service.d/solo.conf promises. doctor says in advance how the unit ends."""
+    """As examples/systemd/backup.service.d/solo.conf promises. doctor says in advance how the unit
+    ends.
+    """
     unit, folder = "/usr/lib/systemd/system/vendor.service", "/run/systemd/system/vendor.service.d"
-    settings = (ROOT / "examples/systemd/backup.service.d/solo.conf").read_text().partition("# For a unit with")[2]
-    guest.do("sh", "-c", f"printf '[Service]\nType=oneshot\nProtectSystem=strict\nExecStart=/bin/true\n' >{unit}")
+    settings = (
+        (ROOT / "examples/systemd/backup.service.d/solo.conf")
+        .read_text()
+        .partition("# For a unit with")[2]
+    )
+    guest.do(
+        "sh",
+        "-c",
+        f"printf '[Service]\nType=oneshot\nProtectSystem=strict\nExecStart=/bin/true\n' >{unit}",
+    )
     guest.do("mkdir", folder)
     ends = []
     for more in ("", settings.partition("\n")[2]):
@@ -597,8 +701,13 @@ def test_doctor_judges_a_drop_in_with_the_settings_of_its_unit(guest):
         (guest.lab / "solo.conf").write_text(guard)
         guest.do("cp", "/lab/solo.conf", folder)
         guest.do("systemctl", "daemon-reload")
-        said = [guest.run("solo", "doctor", "--unit", one) for one in ("vendor", f"{folder}/solo.conf", unit)]
-        ends.append((guest.run("systemctl", "start", "vendor").returncode, [one.returncode for one in said]))
+        said = [
+            guest.run("solo", "doctor", "--unit", one)
+            for one in ("vendor", f"{folder}/solo.conf", unit)
+        ]
+        ends.append(
+            (guest.run("systemctl", "start", "vendor").returncode, [one.returncode for one in said])
+        )
 
     assert ends == [(1, [1, 1, 1]), (0, [0, 0, 0])]
     assert "ran" in guest.read_messages("vendor") and all("1 command" in one.stdout for one in said)
@@ -618,7 +727,11 @@ def test_clean_timer_removes_only_idle_names_made_from_commands(guest, unit):
         guest.do("solo", *words, "true")
     guest.start(unit, "solo", "sh", "-c", f"echo start >/lab/{unit}; sleep 600")
     guest.wait_line(unit, "start")
-    guest.do("sh", "-c", "touch -d '40 days ago' /var/lib/solo/true-*/.journal /var/lib/solo/chosen/.journal")
+    guest.do(
+        "sh",
+        "-c",
+        "touch -d '40 days ago' /var/lib/solo/true-*/.journal /var/lib/solo/chosen/.journal",
+    )
     # The names of the words as typed, which have a history, and of the programs' real paths.
     [idle, used] = guest.do("sh", "-c", "cd /var/lib/solo; ls -d true-* sh-* | sort -r").split()
     [other] = {*guest.do("sh", "-c", "cd /run/solo; ls -d true-*").split()} - {idle}

@@ -1,4 +1,5 @@
-"""Every user has one place for names, by uid alone: as cron, ssh and a unit start it, and whatever becomes of the home directory.
+"""Every user has one place for names, by uid alone: as cron, ssh and a unit start it, and whatever
+becomes of the home directory.
 
 A user without a home of its own gets one by the line that solo prints for root.
 """
@@ -24,7 +25,8 @@ RUN = ("-n", "job", "--", "echo", "ran")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.full] * (name not in IN_MAKE_TEST)) for name in HOMES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.full] * (name not in IN_MAKE_TEST)) for name in HOMES],
 )
 def test_user_has_one_place_that_stays(machine, name):
     uid, place = HOMES[name]
@@ -32,17 +34,27 @@ def test_user_has_one_place_that_stays(machine, name):
     if place is None:
         place = f"/var/lib/solo-users/{uid}"
         status, out, err = machine.solo(uid, *RUN)
-        assert (status, out) == (125, "") and machine.solo(uid, "--explain", *RUN) == (status, out, err)
+        assert (status, out) == (125, "") and machine.solo(uid, "--explain", *RUN) == (
+            status,
+            out,
+            err,
+        )
         machine.type(f"umask 077; {find_remedy(err)}")
-    holder = machine.start(uid, machine.launcher, "-n", "job", "--", "sh", "-c", "echo; read line", HOME="/elsewhere")
+    holder = machine.start(
+        uid, machine.launcher, "-n", "job", "--", "sh", "-c", "echo; read line", HOME="/elsewhere"
+    )
     holder.stdout.readline()
     if place.startswith("/var/lib"):  # the home directory becomes the user's own
         entry = f"u:x:{uid}:0::/home/www:/bin/sh"
-        machine.type(f'chown {uid} /home/www; rest=$(grep -v :{uid}: /etc/passwd); echo "$rest\n{entry}" >/etc/passwd')
+        machine.type(
+            f'chown {uid} /home/www; rest=$(grep -v :{uid}: /etc/passwd); echo "$rest\n{entry}" >/etc/passwd'
+        )
         assert machine.type(f"getent passwd {uid}") == f"{entry}\n"
 
     assert machine.solo(uid, *RUN)[0] == 75
-    assert machine.type("find /run /var/lib /home -name '.hold.*' -printf '%h\\n'").split() == [f"{place}/job"]
+    assert machine.type("find /run /var/lib /home -name '.hold.*' -printf '%h\\n'").split() == [
+        f"{place}/job"
+    ]
     assert machine.type(f"stat -c '%u %a' {place}").split() == [str(uid), "700"]
 
 
@@ -66,7 +78,9 @@ def test_views_doctor_and_clean_know_the_place(machine):
     status, out, err = machine.solo(33, "doctor")
     if status == 125:
         pytest.skip(f"views need libraries: {err}")
-    assert "names live in /var/lib/solo-users/33, for uid 33" in out and "as in a container" not in out
+    assert (
+        "names live in /var/lib/solo-users/33, for uid 33" in out and "as in a container" not in out
+    )
     assert machine.solo(33, *RUN)[0] == 0
 
     assert machine.solo(33, "history")[1].splitlines()[1].startswith("job ")
@@ -78,4 +92,6 @@ def test_views_doctor_and_clean_know_the_place(machine):
     remedy = re.search(r"container, uses .* \((.*) stops it\)\n", out)[1]
     assert machine.run(33, "sh", "-c", remedy)[0] == 0
     machine.type("mv /var/lib/solo-users /var/lib/hidden")
-    assert machine.solo(33, *RUN)[2].endswith(": it is a link to /var/lib/solo-users/33, which does not exist\n")
+    assert machine.solo(33, *RUN)[2].endswith(
+        ": it is a link to /var/lib/solo-users/33, which does not exist\n"
+    )

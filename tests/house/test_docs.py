@@ -1,4 +1,6 @@
-"""README and the pages of docs/: links lead somewhere, records have their places, and the picture shows what solo prints."""
+"""README and the pages of docs/: links lead somewhere, records have their places, and the picture
+shows what solo prints.
+"""
 
 import io
 import re
@@ -20,7 +22,9 @@ def find_broken(page: Path) -> list:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         file, _, heading = link.partition("#")
         target = page.parent / file if file else page
-        if "://" not in link and not (target.exists() and (not heading or heading in list_anchors(target))):
+        if "://" not in link and not (
+            target.exists() and (not heading or heading in list_anchors(target))
+        ):
             broken.append(link)
     return broken
 
@@ -38,7 +42,9 @@ def test_every_link_leads_somewhere(page):
 
 def test_a_broken_link_is_found(tmp_path):
     page = tmp_path / "a.md"
-    page.write_text("# One: two\n[x](#one-two) [x](a.md#one-two) [x](https://h/y) [x](b.md) [x](#three)\n![x](c.svg)\n")
+    page.write_text(
+        "# One: two\n[x](#one-two) [x](a.md#one-two) [x](https://h/y) [x](b.md) [x](#three)\n![x](c.svg)\n"
+    )
 
     assert find_broken(page) == ["b.md", "#three", "c.svg"]
 
@@ -68,11 +74,19 @@ PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {heigh
 
 
 def record(lab):
-    """Type the commands of TYPED in a shell on a terminal; return its last screen, with its SGR sequences."""
+    """Type the commands of TYPED in a shell on a terminal; return its last screen, with its SGR
+    sequences.
+    """
     for name, text in JOBS.items():
         write_program(lab.path / name, f"#!/bin/sh\n{text}\n")
     path = f"{lab.path}:{Path(lab.script).parent}:/usr/bin:/bin"
-    environment = {**lab.environment, "PATH": path, "LC_ALL": "C.UTF-8", "PS1": "$ ", "ENV": "/dev/null"}
+    environment = {
+        **lab.environment,
+        "PATH": path,
+        "LC_ALL": "C.UTF-8",
+        "PS1": "$ ",
+        "ENV": "/dev/null",
+    }
     screen = Tmux(["sh", "-i", "+m"], environment, WIDTH, HEIGHT)
     try:
         for typed, (words, tickets) in enumerate(TYPED):
@@ -96,7 +110,9 @@ def draw(screen):
 
 
 def read_words(picture: Path) -> list:
-    return re.findall(r"[A-Za-z-]{3,}", " ".join(re.findall(r"<text[^>]*>([^<]*)", picture.read_text())))
+    return re.findall(
+        r"[A-Za-z-]{3,}", " ".join(re.findall(r"<text[^>]*>([^<]*)", picture.read_text()))
+    )
 
 
 @pytest.mark.full

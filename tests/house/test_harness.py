@@ -25,8 +25,18 @@ TESTS_OF_VIEWS = (
 
 def test_no_socket_of_another_process_is_seen_without_a_network_namespace(lab, tmp_path):
     """An ordinary user cannot leave the network namespace. Here root cannot either."""
-    ordinary = () if os.geteuid() else ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
-    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/inner"]
+    ordinary = (
+        () if os.geteuid() else ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    )
+    run = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--basetemp={tmp_path}/inner",
+    ]
     solo = [sys.executable, "-m", "solo"]  # with the addresses of everybody
     words = ["--via", "socket", "--", "sh", "-c", "echo; read line"]
     for name in NAMES:
@@ -36,7 +46,9 @@ def test_no_socket_of_another_process_is_seen_without_a_network_namespace(lab, t
         assert holder.stdout.readline() == b"\n"
 
     view = subprocess.run([*solo, "list", "-0"], cwd=ROOT, capture_output=True, text=True)
-    result = subprocess.run([*ordinary, *run, *TESTS_OF_VIEWS], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(
+        [*ordinary, *run, *TESTS_OF_VIEWS], cwd=ROOT, capture_output=True, text=True
+    )
 
     assert NAMES <= set(view.stdout.split("\0"))
     assert result.returncode == 0 and "passed" in result.stdout, result.stdout
@@ -65,8 +77,13 @@ def test_only_what_fails_once_passes_and_is_printed(tmp_path, text, status):
     (tmp_path / "test_it.py").write_text(text)
     words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--again", "flaky", "test_it.py"]
 
-    result = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TESTS)}, capture_output=True)
+    result = subprocess.run(
+        words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TESTS)}, capture_output=True
+    )
 
     flaky = (tmp_path / "flaky").read_text()
-    assert (result.returncode, re.findall("FLAKY.*", flaky)) == (status, ["FLAKY test_it.py::test_once"])
+    assert (result.returncode, re.findall("FLAKY.*", flaky)) == (
+        status,
+        ["FLAKY test_it.py::test_once"],
+    )
     assert "the first failure" in flaky

@@ -1,6 +1,8 @@
-"""Layers: every guarded run loads the files directly in solo/, and a folder only for a feature that needs it.
+"""Layers: every guarded run loads the files directly in solo/, and a folder only for a feature that
+needs it.
 
-Files import files below them; files import folders only inside functions; imports inside functions make no cycle either.
+Files import files below them; files import folders only inside functions; imports inside functions
+make no cycle either.
 """
 
 import ast
@@ -9,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+import weight
 from conftest import ROOT, TESTS, count_switches, read_state, until
 from observed import list_loaded
 
@@ -31,24 +34,34 @@ TOP, LATE, TYPES = "at the top of the file", "in a function", "for type checkers
 
 
 def read_imports(source):
-    """Yield (module, TOP, LATE or TYPES) of each import. `from solo.text import width` imports solo.text.width."""
+    """Yield (module, TOP, LATE or TYPES) of each import. `from solo.text import width` imports
+    solo.text.width.
+    """
     tree = ast.parse(source)
     places = dict.fromkeys(ast.iter_child_nodes(tree), TOP)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             places.update((inner, TYPES) for kept in node.body for inner in ast.walk(kept))
     for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        names = (
+            [alias.name for alias in node.names]
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            else []
+        )
         if isinstance(node, ast.ImportFrom):
             inner = [f"{node.module}.{name}" for name in names]
-            names = [name if name.removeprefix("solo.") in MODULES else node.module for name in inner]
+            names = [
+                name if name.removeprefix("solo.") in MODULES else node.module for name in inner
+            ]
         yield from ((name, places.get(node, LATE)) for name in names)
 
 
 def list_own(path):
     """Return the imports of solo's own modules, named without `solo.`."""
     found = read_imports(path.read_text())
-    return [(name.removeprefix("solo."), place) for name, place in found if name.startswith("solo.")]
+    return [
+        (name.removeprefix("solo."), place) for name, place in found if name.startswith("solo.")
+    ]
 
 
 IMPORTS = {name: list_own(path) for name, path in MODULES.items() if name}
@@ -86,7 +99,9 @@ def test_imports_make_no_cycle():
 
 
 def test_each_file_of_a_run_has_the_test_file_of_its_name():
-    tested = {path.stem for room in ("launcher", "queue") for path in (TESTS / room).glob("test_*.py")}
+    tested = {
+        path.stem for room in ("launcher", "queue") for path in (TESTS / room).glob("test_*.py")
+    }
 
     assert {f"test_{name}" for name in HOT - {"__main__"}} - tested == set()
 
@@ -108,19 +123,30 @@ def late():
     from solo.commands.list import run
     from solo import __version__
 """
-    found = {place: {name for name, where in read_imports(source) if where == place} for place in (TOP, TYPES, LATE)}
-    assert found[TOP] == {"solo.text.width", "os", "solo.kernel"} and found[TYPES] == {"solo.commands.list"}
+    found = {
+        place: {name for name, where in read_imports(source) if where == place}
+        for place in (TOP, TYPES, LATE)
+    }
+    assert found[TOP] == {"solo.text.width", "os", "solo.kernel"} and found[TYPES] == {
+        "solo.commands.list"
+    }
     assert found[LATE] == {"solo.text.width", "solo.text.users", "solo.commands.list", "solo"}
 
 
 def list_users(*wanted):
-    return {name for name, imports in RUN.items() for own in imports if own.startswith(wanted)} - HOT
+    return {
+        name for name, imports in RUN.items() for own in imports if own.startswith(wanted)
+    } - HOT
 
 
 def test_no_folder_imports_the_launcher():
     users = list_users("launcher", "main", "start", "supervise")
 
-    assert users <= {"api.run", "contention.handoff", "process.pair"}  # the last two are parts of it, loaded on demand
+    assert users <= {
+        "api.run",
+        "contention.handoff",
+        "process.pair",
+    }  # the last two are parts of it, loaded on demand
 
 
 def test_only_what_is_above_the_subcommands_imports_them():
@@ -134,7 +160,9 @@ def test_run_executes_all_files_in_the_order_of_imports():
     assert {name.removeprefix("solo.") for name in ordered if name != "solo"} == HOT - {"__main__"}
     for at, name in enumerate(ordered):
         imports = read_imports(modules[name].read_text())
-        assert {own for own, place in imports if place == TOP and own in modules} <= set(ordered[:at])
+        assert {own for own, place in imports if place == TOP and own in modules} <= set(
+            ordered[:at]
+        )
 
 
 @pytest.mark.host
@@ -164,7 +192,12 @@ def test_a_subcommand_loads_typer_but_rich_and_psutil_only_to_use_them(lab):
     lab.hold("job")  # all names would include those that this user holds by socket elsewhere
     loaded = list_loaded(lab, "list", "job", before=f"sys.path += {sys.path!r}")
 
-    assert "typer" in loaded and {"rich", "psutil", "solo.contention.sockets", "solo.commands.show"}.isdisjoint(loaded)
+    assert "typer" in loaded and {
+        "rich",
+        "psutil",
+        "solo.contention.sockets",
+        "solo.commands.show",
+    }.isdisjoint(loaded)
 
 
 def test_holder_and_waiters_never_wake(lab):
@@ -180,22 +213,30 @@ def test_holder_and_waiters_never_wake(lab):
     assert count_switches(os.getpid()) > busy  # the count can move
 
 
-MOST_LINES = 40  # of a function's body; ruff counts its branches
+MOST_TOKENS = 440  # of a function; ruff counts its branches
 
 
-def find_long_functions(source):
-    """Return the names of functions with too long a body, without their docstrings."""
+def find_heavy_functions(source):
+    """Return the names of functions whose body has too many tokens, without its docstring."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
-    bodies = {node: node.body[ast.get_docstring(node) is not None :] or node.body for node in functions}
-    return [node.name for node, body in bodies.items() if body[-1].end_lineno - body[0].lineno >= MOST_LINES]
+    return [node.name for node in functions if weigh_body(node) > MOST_TOKENS]
 
 
-def test_no_function_is_longer_than_forty_lines():
-    assert {name: long for name, path in list_modules() if (long := find_long_functions(path.read_text()))} == {}
+def weigh_body(function):
+    body = function.body[ast.get_docstring(function) is not None :]
+    return weight.count_tokens(ast.unparse(ast.Module(body, [])))
 
 
-def test_the_measure_of_functions_finds_a_long_one():
-    docstring, line = '    """' + "\n" * 50 + '    """\n', "    a = 1\n"
+def test_no_function_has_more_than_four_hundred_and_forty_tokens():
+    found = {name: find_heavy_functions(path.read_text()) for name, path in list_modules()}
 
-    assert find_long_functions(f"def short():\n{docstring}{40 * line}def long():\n{41 * line}") == ["long"]
+    assert {name: heavy for name, heavy in found.items() if heavy} == {}
+
+
+def test_the_measure_of_functions_finds_a_heavy_one():
+    docstring, line = '    """' + "a = 1\n" * 500 + '    """\n', "    a = 1\n"
+    most = MOST_TOKENS // 3
+
+    source = f"def light():\n{docstring}{most * line}def heavy():\n{(most + 1) * line}"
+    assert find_heavy_functions(source) == ["heavy"]

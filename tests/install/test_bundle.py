@@ -1,4 +1,6 @@
-"""The program of an installation: all modules in one file, opened once, read to the end of a run whatever is installed."""
+"""The program of an installation: all modules in one file, opened once, read to the end of a run
+whatever is installed.
+"""
 
 import os
 import re
@@ -67,18 +69,24 @@ def test_program_is_no_standard_descriptor_and_close_on_exec(bundled, closed):
 
     assert os.spawnvpe(os.P_WAIT, "sh", words, {**bundled.environment, "SOLO": bundled.script}) == 0
 
-    [number] = re.findall(rf" (\d+) -> {bundled.program}\n", (bundled.path / "launcher").read_text())
+    [number] = re.findall(
+        rf" (\d+) -> {bundled.program}\n", (bundled.path / "launcher").read_text()
+    )
     assert int(number) > 2
     assert str(bundled.program) not in (bundled.path / "command").read_text()
 
 
 def test_waiter_loads_what_it_needs_from_the_removed_program(lab):
-    """Everything is removed and replaced by another version while they wait: each ends as it would have."""
+    """Everything is removed and replaced by another version while they wait: each ends as it would
+    have.
+    """
     bundled = use(lab, make_bundled(lab.path))
     holder = bundled.hold("job")
     served = bundled.start("-n", "job", "-w", "1h", "-t", "0.1", "--", "sleep", "99")
     busy = bundled.start("-n", "job", "-w", "2", "true")
-    until(lambda: bundled.count_waiting("job") == 2 or busy.poll() is not None)  # before its time is over
+    until(
+        lambda: bundled.count_waiting("job") == 2 or busy.poll() is not None
+    )  # before its time is over
     bundled.program.unlink()
     bundled.program.write_bytes(b"of another version")
 
@@ -89,7 +97,14 @@ def test_waiter_loads_what_it_needs_from_the_removed_program(lab):
     assert served.wait(PATIENCE) == 124
 
 
-GIVING_UP = ["-n job", "-q -E 75 -n job", "--slots 2 -n job", "-n job/part", "-v -n job", "--flock {file} -n free"]
+GIVING_UP = [
+    "-n job",
+    "-q -E 75 -n job",
+    "--slots 2 -n job",
+    "-n job/part",
+    "-v -n job",
+    "--flock {file} -n free",
+]
 
 
 def test_waiter_that_gives_up_loads_nothing_of_a_removed_python(lab):
@@ -130,7 +145,9 @@ def test_turn_loads_nothing(bundled):
     holder = bundled.hold("job")
     output = bundled.path / "trace"
     calls = ("strace", "-qq", "-f", "-y", "-e", "trace=pread64", "-o", output)
-    waiter = bundled.start("-w", "1h", "-n", "job", "--", "sh", "-c", "echo runs; read line", prefix=calls)
+    waiter = bundled.start(
+        "-w", "1h", "-n", "job", "--", "sh", "-c", "echo runs; read line", prefix=calls
+    )
     until_blocked(waiter)
     before = output.read_text().count(str(bundled.program))
 
@@ -145,9 +162,13 @@ def test_traceback_names_files_and_lines_of_the_source(bundled_script):
     head = bundled_script.read_text().partition("    from solo.main")[0]
     fail = "    import solo.kernel\n    solo.kernel.read_file('/nowhere')\nfinally: pass\n"
 
-    failed = subprocess.run([sys.executable, "-IS", "-c", head + fail], capture_output=True, text=True)
+    failed = subprocess.run(
+        [sys.executable, "-IS", "-c", head + fail], capture_output=True, text=True
+    )
 
-    assert re.search(rf'File "{ROOT}/solo/kernel.py", line \d+, in read_file\n    fd = posix.open', failed.stderr)
+    assert re.search(
+        rf'File "{ROOT}/solo/kernel.py", line \d+, in read_file\n    fd = posix.open', failed.stderr
+    )
 
 
 @pytest.mark.parametrize("name", SUBCOMMAND_NAMES)
@@ -160,7 +181,9 @@ def test_help_of_a_subcommand_is_that_of_the_source(bundled, name):
     assert " ".join(describe_subcommand(name).split()[:4]) in shown
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "of another Python", "of another source"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "empty", "cut", "of another Python", "of another source"]
+)
 def test_unusable_program_is_ignored(lab, damage):
     bundled = use(lab, make_bundled(lab.path))
     whole = bundled.program.read_bytes()

@@ -1,4 +1,6 @@
-"""Installation: `make install` and `uninstall`, wheel and sdist. Tests that need a package index skip without one."""
+"""Installation: `make install` and `uninstall`, wheel and sdist. Tests that need a package index
+skip without one.
+"""
 
 import json
 import os
@@ -47,7 +49,9 @@ def test_ci_types_the_one_line_of_readme_as_it_stands(path):
     text = (ROOT / path).read_text()
 
     assert line.startswith("make install && ") and line.endswith(" && solo -- date")
-    assert f'eval "$({CUT})"\n' in text and not re.search(r"(?m)^[^#]*make install [^.]", text.replace(CUT, ""))
+    assert f'eval "$({CUT})"\n' in text and not re.search(
+        r"(?m)^[^#]*make install [^.]", text.replace(CUT, "")
+    )
 
 
 def test_make_install_works_and_uninstall_removes_exactly_its_files(lab):
@@ -62,12 +66,18 @@ def test_make_install_works_and_uninstall_removes_exactly_its_files(lab):
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
     assert lab.list() == []
     assert lab.run("--help").returncode == 0
-    completions = "bash-completion/completions/solo", "zsh/site-functions/_solo", "fish/vendor_completions.d/solo.fish"
+    completions = (
+        "bash-completion/completions/solo",
+        "zsh/site-functions/_solo",
+        "fish/vendor_completions.d/solo.fish",
+    )
     for file in ("man/man1/solo.1", "man/man3/solo.3", *completions):
         assert (prefix / "share" / file).stat().st_size > 200
     for _ in range(2):  # over the first; the second removes the first
         install(prefix)
-    versions = [path for path in (prefix / "lib/solo").iterdir() if path.is_dir() and not path.is_symlink()]
+    versions = [
+        path for path in (prefix / "lib/solo").iterdir() if path.is_dir() and not path.is_symlink()
+    ]
     assert len(versions) == 2 and (prefix / "lib/solo/current").resolve() in versions
     assert make("uninstall", f"PREFIX={prefix}").returncode == 0
     assert list_tree(prefix) == before
@@ -151,27 +161,42 @@ class TestLibraries:
 
         assert result.stderr == ""
         [line] = [text for text in result.stdout.splitlines() if "lack" in text]
-        assert line.startswith("guarded runs are complete; help and views lack typer, rich, psutil: pip: ")
+        assert line.startswith(
+            "guarded runs are complete; help and views lack typer, rich, psutil: pip: "
+        )
         assert line.endswith(" (try again where pip reaches its index)")
         lab.script = str(lab.path / "usr/bin/solo")
         assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
-        assert lab.run("hold", "--for", "1m", "kept").returncode == lab.run("release", "kept").returncode == 0
+        assert (
+            lab.run("hold", "--for", "1m", "kept").returncode
+            == lab.run("release", "kept").returncode
+            == 0
+        )
         holder = lab.hold("job")
         assert f"by pid {holder.pid} (".encode() in lab.run("-n", "job", "true").stderr
 
     def test_pip_adds_pinned_ones_to_the_installation(self, lab, index, bare):
         """Whatever pip's environment says for other installations."""
-        other = {"PIP_USER": "1", "PIP_TARGET": str(lab.path / "target"), "PIP_PREFIX": str(lab.path / "prefix")}
+        other = {
+            "PIP_USER": "1",
+            "PIP_TARGET": str(lab.path / "target"),
+            "PIP_PREFIX": str(lab.path / "prefix"),
+        }
         result = install(lab.path / "usr", python=bare, PIP_REQUIRE_VIRTUALENV="1", **other)
 
         assert result.stderr == "" and "lack" not in result.stdout
         library = lab.path / "usr/lib/solo/current/lib"
         pinned = re.findall(r"(?m)^([\w-]+)==", (ROOT / "packaging/requirements.txt").read_text())
-        found = {path.name.partition("-")[0].replace("_", "-") for path in library.glob("*.dist-info")}
+        found = {
+            path.name.partition("-")[0].replace("_", "-") for path in library.glob("*.dist-info")
+        }
         assert {"typer", "rich", "psutil"} <= found <= set(pinned)
         assert not (lab.path / "target").exists() and not (lab.path / "prefix").exists()
         lab.script = str(lab.path / "usr/bin/solo")
-        assert lab.run("list", "--jsn").stderr == b"solo: --jsn: no such option (did you mean --json?)\n"
+        assert (
+            lab.run("list", "--jsn").stderr
+            == b"solo: --jsn: no such option (did you mean --json?)\n"
+        )
 
     def test_pins_are_what_pyproject_allows(self):
         from packaging.requirements import Requirement
@@ -192,7 +217,13 @@ def install_by_make(path, dist):
 def install_by_pip(path, dist):
     """Install the sdist, of which pip makes a wheel."""
     assert run(sys.executable, "-m", "venv", path / "venv").returncode == 0
-    result = run(path / "venv/bin/pip", "install", "-q", "--disable-pip-version-check", find(dist, "*.tar.gz"))
+    result = run(
+        path / "venv/bin/pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        find(dist, "*.tar.gz"),
+    )
     assert result.returncode == 0, result.stderr
     assert (path / "venv/share/man/man1/solo.1").exists()
     return path / "venv/bin/solo"
@@ -214,9 +245,13 @@ def install_as_one_file(path, dist):
     return write_program(path / "solo", f'#!/bin/sh\nexec {python} {pyz} "$@"\n')
 
 
-@pytest.mark.parametrize("way", [install_by_make, install_by_pip, install_by_uv, install_as_one_file])
+@pytest.mark.parametrize(
+    "way", [install_by_make, install_by_pip, install_by_uv, install_as_one_file]
+)
 def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, way):
-    """With a PATH that has no programs. test_packages.py has the same test for the Debian package."""
+    """With a PATH that has no programs. test_packages.py has the same test for the Debian
+    package.
+    """
     lab.script = str(way(lab.path, dist))
     words = ("--via", "zookeeper://127.0.0.1:1", "-n", "job", "true")
 
@@ -231,7 +266,9 @@ def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, way):
 
 @pytest.fixture
 def slow_compiler(lab):
-    """A compiler that says when `make install` calls it, and waits until the test removes a file."""
+    """A compiler that says when `make install` calls it, and waits until the test removes a
+    file.
+    """
     lab.gate = lab.path / "gate"
     lab.gate.touch()
     text = f'#!/bin/sh\necho $$ >{lab.path}/reached\nwhile [ -e {lab.gate} ]; do sleep 0.1; done\nexec cc "$@"\n'
@@ -239,7 +276,9 @@ def slow_compiler(lab):
 
 
 def interrupt(lab, number, compiler):
-    """Start `make install`, signal its process group in the middle, and wait until its session is empty."""
+    """Start `make install`, signal its process group in the middle, and wait until its session is
+    empty.
+    """
     installation = make("install", f"PREFIX={lab.path}/usr", start=start, **compiler)
     until(lambda: (lab.path / "reached").exists())
     os.killpg(installation.pid, number)
@@ -319,7 +358,9 @@ def public():
         yield Path(folder)
 
 
-SYSTEM = pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python of the system")
+SYSTEM = pytest.mark.skipif(
+    not os.access("/usr/bin/python3", os.X_OK), reason="no Python of the system"
+)
 
 
 @pytest.fixture
@@ -327,7 +368,12 @@ def private_python(public):
     """A Python that only root can run, named python3."""
     (public / "home").mkdir(mode=0o700)
     python = public / "home/bin/python3"
-    assert run(sys.executable, "-m", "venv", "--without-pip", "--copies", python.parent.parent).returncode == 0
+    assert (
+        run(
+            sys.executable, "-m", "venv", "--without-pip", "--copies", python.parent.parent
+        ).returncode
+        == 0
+    )
     return python
 
 
@@ -336,19 +382,35 @@ def private_python(public):
 def test_make_install_by_root_passes_over_a_python_that_others_cannot_run(public, private_python):
     path = f"{private_python.parent}:/usr/bin:/bin"
 
-    result = install(public / "usr", python=None, PATH=path, PIP_NO_INDEX="1", options={"umask": 0o077})
+    result = install(
+        public / "usr", python=None, PATH=path, PIP_NO_INDEX="1", options={"umask": 0o077}
+    )
 
-    assert re.match(r"using /usr/bin/python3 \(3[\d.]+\): other users cannot run .*\n", result.stdout)
-    ran = run(public / "usr/bin/solo", "--dir", public, "--version", user=NOBODY, group=NOBODY, extra_groups=[])
+    assert re.match(
+        r"using /usr/bin/python3 \(3[\d.]+\): other users cannot run .*\n", result.stdout
+    )
+    ran = run(
+        public / "usr/bin/solo",
+        "--dir",
+        public,
+        "--version",
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.root
 def test_make_install_by_root_refuses_a_typed_python_that_others_cannot_run(public, private_python):
     refused = make("install", f"PREFIX={public}/usr", python=private_python)
-    for_root_alone = make("install", f"PREFIX={public}/home/.local", python=private_python, PIP_NO_INDEX="1")
+    for_root_alone = make(
+        "install", f"PREFIX={public}/home/.local", python=private_python, PIP_NO_INDEX="1"
+    )
 
-    assert refused.returncode == 2 and refused.stderr.startswith("solo: make install: other users cannot run ")
+    assert refused.returncode == 2 and refused.stderr.startswith(
+        "solo: make install: other users cannot run "
+    )
     assert "(make install PYTHON=/usr/bin/python3; or " in refused.stderr
     assert (for_root_alone.returncode, os.listdir(public)) == (0, ["home"])
 
@@ -358,7 +420,10 @@ def test_make_install_by_root_refuses_a_typed_python_that_others_cannot_run(publ
     [
         (["PREFIX=usr"], "PREFIX=usr is not an absolute path"),
         (["PYTHON=/nowhere/python"], "/nowhere/python was not found (Debian: apt install python3)"),
-        (["PYTHON=/bin/false"], "/bin/false is older than Python 3.9, or does not run (PYTHON= names another)"),
+        (
+            ["PYTHON=/bin/false"],
+            "/bin/false is older than Python 3.9, or does not run (PYTHON= names another)",
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -391,7 +456,9 @@ def odd_clone(request, lab):
 
 def find_modes(place):
     """Return the modes of the files and directories in `place`, as find(1) prints them: f644."""
-    return set(run("find", place, "-mindepth", "1", "!", "-type", "l", "-printf", "%y%m\n").stdout.split())
+    return set(
+        run("find", place, "-mindepth", "1", "!", "-type", "l", "-printf", "%y%m\n").stdout.split()
+    )
 
 
 def test_make_install_takes_no_modes_from_the_clone(lab, odd_clone):
@@ -445,14 +512,21 @@ def find(folder, pattern):
 def test_sdist_has_every_file_of_the_source(dist):
     with tarfile.open(find(dist, "*.tar.gz")) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    tracked = {path for path in run("git", "-C", ROOT, "ls-files").stdout.split() if not path.startswith(".ci/")}
+    tracked = {
+        path
+        for path in run("git", "-C", ROOT, "ls-files").stdout.split()
+        if not path.startswith(".ci/")
+    }
 
     assert tracked - names == set()
 
 
 def test_pipx_installs_command_views_and_manual_from_the_wheel(lab, index, dist):
     home = {"PIPX_HOME": "pipx", "PIPX_BIN_DIR": "bin", "PIPX_MAN_DIR": "manual"}
-    environment = {**os.environ, **{variable: f"{lab.path}/{folder}" for variable, folder in home.items()}}
+    environment = {
+        **os.environ,
+        **{variable: f"{lab.path}/{folder}" for variable, folder in home.items()},
+    }
     words = ("-m", "pipx", "install", "--python", sys.executable, find(dist, "*.whl"))
 
     result = run(sys.executable, *words, env=environment)
@@ -463,7 +537,8 @@ def test_pipx_installs_command_views_and_manual_from_the_wheel(lab, index, dist)
     assert (lab.path / "manual/man1/solo.1").stat().st_size > 1000
 
 
-# The oldest that pyproject.toml allows, those of Debian bookworm with its click, and those that pip chooses.
+# The oldest that pyproject.toml allows, those of Debian bookworm with its click, and those that pip
+# chooses.
 LIBRARIES = {
     "oldest": ["typer==0.15.4", "rich==13.3.1", "psutil==5.9.4"],
     "bookworm": ["typer==0.7.0", "click==8.1.3", "rich==13.3.1", "psutil==5.9.4"],
@@ -472,7 +547,9 @@ LIBRARIES = {
 
 
 def test_oldest_libraries_match_pyproject():
-    declared = re.search("(?m)^dependencies = (.*)$", (ROOT / "pyproject.toml").read_text()).group(1)
+    declared = re.search("(?m)^dependencies = (.*)$", (ROOT / "pyproject.toml").read_text()).group(
+        1
+    )
 
     oldest = [tuple(library.split("==")) for library in LIBRARIES["oldest"]]
     assert re.findall(r"(\w+)>=([\d.]+)", declared.partition("'tomli")[0]) == oldest
@@ -482,14 +559,18 @@ def test_oldest_libraries_match_pyproject():
 def libraries(request, index, tmp_path_factory):
     """A directory with one set of LIBRARIES."""
     folder = tmp_path_factory.mktemp("libraries")
-    result = run(sys.executable, "-m", "pip", "install", "-q", "--target", folder, *LIBRARIES[request.param])
+    result = run(
+        sys.executable, "-m", "pip", "install", "-q", "--target", folder, *LIBRARIES[request.param]
+    )
     if result.returncode:
         pytest.skip(f"pip gets no {request.param} libraries: {result.stderr[-200:]}")
     return folder
 
 
 def test_one_file_has_help_whatever_libraries_it_was_made_beside(lab, index, libraries):
-    """It contains nothing compiled: instead of a typer that needs pydantic, that of requirements.txt."""
+    """It contains nothing compiled: instead of a typer that needs pydantic, that of
+    requirements.txt.
+    """
     python, pyz = make_bare_python(lab.path / "bare"), lab.path / "solo.pyz"
     beside = {**os.environ, "PYTHONPATH": str(libraries)}
 
@@ -503,25 +584,38 @@ def test_one_file_has_help_whatever_libraries_it_was_made_beside(lab, index, lib
 def test_views_and_usage_errors_are_the_same_with_all_libraries(lab, libraries):
     lab.script = str(write_solo(lab.path / "solo", ROOT, libraries))
     holder = lab.hold("job")
-    lines = (
-        "--help|list --help|history --jsn|history --since|lst|show|list|list --json|show job|history --since 1d|doctor"
-    )
+    lines = "--help|list --help|history --jsn|history --since|lst|show|list|list --json|show job|history --since 1d|doctor"
 
     results = {}
     for words in lines.split("|"):
         ran = lab.run(*words.split())
         results[words] = ran.returncode, ran.stdout.decode(), ran.stderr.decode()
 
-    help_texts = {"--help": {"--loud-after", "--name", "metrics", "history"}, "list --help": {"--json", "NAME"}}
+    help_texts = {
+        "--help": {"--loud-after", "--name", "metrics", "history"},
+        "list --help": {"--json", "NAME"},
+    }
     for words, shown in help_texts.items():
         assert results[words][0] == 0 and shown <= set(re.findall(r"[\w-]+", results[words][1]))
-    assert results["history --jsn"] == (125, "", "solo: --jsn: no such option (did you mean --json?)\n")
+    assert results["history --jsn"] == (
+        125,
+        "",
+        "solo: --jsn: no such option (did you mean --json?)\n",
+    )
     assert re.fullmatch("solo: .*--since.* requires an argument\n", results["history --since"][2])
     assert results["lst"] == (127, "", "solo: lst: command not found (did you mean solo list?)\n")
     assert results["show"] == (125, "", "solo: show: no name given (solo list shows them)\n")
-    assert results["list"][1].splitlines()[1].split()[:4] == ["job", "held", "exclusive", str(holder.pid)]
+    assert results["list"][1].splitlines()[1].split()[:4] == [
+        "job",
+        "held",
+        "exclusive",
+        str(holder.pid),
+    ]
     assert [row["launcher"] for row in json.loads(results["list --json"][1])] == [holder.pid]
-    assert "job: 1 held, 0 waiting" in results["show job"][1] and str(holder.child) in results["show job"][1]
+    assert (
+        "job: 1 held, 0 waiting" in results["show job"][1]
+        and str(holder.child) in results["show job"][1]
+    )
     assert "running" in results["history --since 1d"][1]
     assert "names live in" in results["doctor"][1]
     assert all(err == "" for status, out, err in results.values() if status == 0)
@@ -531,13 +625,20 @@ def test_views_and_usage_errors_are_the_same_with_all_libraries(lab, libraries):
 def test_default_prefix_depends_on_the_user():
     assert "install: PREFIX := /usr/local\n" in make("-np", "install").stdout
     with open(ROOT / "Makefile") as makefile:  # opened here, as the other user may not reach it
-        options = {"stdin": makefile, "cwd": "/", "user": 65534, "env": {"PATH": os.environ["PATH"]}}
+        options = {
+            "stdin": makefile,
+            "cwd": "/",
+            "user": 65534,
+            "env": {"PATH": os.environ["PATH"]},
+        }
         user = run("make", "-f", "-", "-np", "install", "HOME=/somewhere", **options)
     assert "install: PREFIX := /somewhere/.local\n" in user.stdout
 
 
 def test_oldest_python_is_named_alike_everywhere():
-    [minor] = re.findall(r'^requires-python = ">=3\.(\d+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.M)
+    [minor] = re.findall(
+        r'^requires-python = ">=3\.(\d+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.M
+    )
     lines = {
         "Makefile": f"every CPython >= 3.{minor} ",
         "README.md": f"Python 3.{minor} or newer",

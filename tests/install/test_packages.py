@@ -1,4 +1,6 @@
-"""The packages: reproducible builds, the Debian package in clean roots, and one file for any Python."""
+"""The packages: reproducible builds, the Debian package in clean roots, and one file for any
+Python.
+"""
 
 import gzip
 import json
@@ -23,7 +25,12 @@ pytestmark = [pytest.mark.long, pytest.mark.full, pytest.mark.network]
 MANUAL = [path.name for path in (ROOT / "man").iterdir()]
 DEB_TOOLS = pytest.mark.tool("dh", "pybuild", "pyproject-build", "hatchling")
 # A different environment must not change the bytes.
-ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "HOME": "/proc/nowhere", "SOLO_DIR": "/proc/nowhere"}
+ELSEWHERE = {
+    "TZ": "Asia/Tokyo",
+    "LC_ALL": "C",
+    "HOME": "/proc/nowhere",
+    "SOLO_DIR": "/proc/nowhere",
+}
 
 
 def build(tree, *targets, prefix=(), umask=0o022, **environment):
@@ -63,7 +70,13 @@ def test_builds_are_reproducible(tmp_path, request, kind):
     here = request.getfixturevalue(kind).parent
     become = ["unshare", "--map-user=1000", "--map-group=1000"]
 
-    there = build(tmp_path / "some/where/else", kind.replace("sdist", "dist"), prefix=become, umask=0o077, **ELSEWHERE)
+    there = build(
+        tmp_path / "some/where/else",
+        kind.replace("sdist", "dist"),
+        prefix=become,
+        umask=0o077,
+        **ELSEWHERE,
+    )
 
     assert {path.name for path in there.values()} == {path.name for path in here.iterdir()}
     for path in there.values():
@@ -84,7 +97,9 @@ def test_debian_files_have_version_and_license():
 
     text = (ROOT / "packaging/debian/copyright").read_text().replace("\n .\n", "\n")
     assert text.partition("Permission")[2].split() == words
-    assert (ROOT / "packaging/debian/changelog").read_text().startswith(f"solo-run ({__version__}) ")
+    assert (
+        (ROOT / "packaging/debian/changelog").read_text().startswith(f"solo-run ({__version__}) ")
+    )
 
 
 def test_make_deb_names_missing_tools(tmp_path):
@@ -105,12 +120,31 @@ def unpacked(place, deb):
 
 @DEB_TOOLS
 def test_debian_package_has_every_example_of_the_source(unpacked):
-    recipes = {"alpine", "arch", "debian", "nix", "rpm", "systemd", "tmpfiles", "completions", "__pycache__"}
-    folders = [path for path in (ROOT / "packaging").iterdir() if path.is_dir() and path.name not in recipes]
+    recipes = {
+        "alpine",
+        "arch",
+        "debian",
+        "nix",
+        "rpm",
+        "systemd",
+        "tmpfiles",
+        "completions",
+        "__pycache__",
+    }
+    folders = [
+        path
+        for path in (ROOT / "packaging").iterdir()
+        if path.is_dir() and path.name not in recipes
+    ]
     folder = unpacked / "usr/share/doc/solo-run/examples"
 
     sources = {path: path.parent for path in folders} | {ROOT / "examples": ROOT / "examples"}
-    wanted = {str(path.relative_to(base)) for one, base in sources.items() for path in one.rglob("*") if path.is_file()}
+    wanted = {
+        str(path.relative_to(base))
+        for one, base in sources.items()
+        for path in one.rglob("*")
+        if path.is_file()
+    }
     assert {"crontab", "systemd/solo@.service", "action/action.yml"} < wanted
     assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == wanted
     units = {path.name for path in unpacked.glob("*/systemd/system/*")}
@@ -121,14 +155,22 @@ def test_debian_package_has_every_example_of_the_source(unpacked):
 def test_debian_package_has_the_files_that_its_readme_names(unpacked):
     folder = unpacked / "usr/share/doc/solo-run"
     readme = (folder / "README.md").read_text()
-    manual = [gzip.decompress(page.read_bytes()).decode() for page in unpacked.glob("usr/share/man/*/solo*.gz")]
+    manual = [
+        gzip.decompress(page.read_bytes()).decode()
+        for page in unpacked.glob("usr/share/man/*/solo*.gz")
+    ]
     named = re.findall(r"/usr/share/doc/solo-run[\w/.@-]*\w", "".join([readme, *manual]))
 
-    assert {link for link in re.findall(r"\]\(([^)#:]+)\)", readme) if not (folder / link).exists()} == set()
+    assert {
+        link for link in re.findall(r"\]\(([^)#:]+)\)", readme) if not (folder / link).exists()
+    } == set()
     assert named and all((unpacked / path[1:]).exists() for path in named)
 
 
-SUITES = ["trixie", pytest.param("bookworm", marks=pytest.mark.rare)]  # its libraries are a set of test_install.py
+SUITES = [
+    "trixie",
+    pytest.param("bookworm", marks=pytest.mark.rare),
+]  # its libraries are a set of test_install.py
 
 
 @pytest.fixture(scope="module", params=SUITES)
@@ -175,14 +217,23 @@ class TestNewcomer:
         assert start.startswith("/usr/bin/python3 -IS /usr/lib/solo/solo 0 -n started ")
         assert " -> /usr/lib/solo/program\n" in start
         assert (newcomer / "lock").read_text() == "<solo.Hold of job>\n"
-        assert (newcomer / "smoke.status").read_text() == "0\n", (newcomer / "smoked").read_text()[-2000:]
-        assert "--loud-after" in (newcomer / "help").read_text() and (newcomer / "help").read_text().endswith("\n0\n")
-        assert (newcomer / "mistyped").read_text() == "solo: --jsn: no such option (did you mean --json?)\n125\n"
+        assert (newcomer / "smoke.status").read_text() == "0\n", (newcomer / "smoked").read_text()[
+            -2000:
+        ]
+        assert "--loud-after" in (newcomer / "help").read_text() and (
+            newcomer / "help"
+        ).read_text().endswith("\n0\n")
+        assert (
+            newcomer / "mistyped"
+        ).read_text() == "solo: --jsn: no such option (did you mean --json?)\n125\n"
 
     def test_hint_for_a_missing_library_works_as_typed(self, newcomer):
         hint = (newcomer / "hint").read_text().splitlines()
 
-        assert hint[0].endswith(" (install: apt install python3-kazoo)") and (hint[1], hint[-1]) == ("125", "69")
+        assert hint[0].endswith(" (install: apt install python3-kazoo)") and (
+            hint[1],
+            hint[-1],
+        ) == ("125", "69")
 
     def test_manual_completions_and_private_directories_are_installed(self, newcomer):
         installed = (newcomer / "files.installed").read_text().split()
@@ -199,13 +250,17 @@ class TestNewcomer:
 
     def test_upgrade_keeps_the_name_of_a_running_command(self, newcomer):
         assert f"solo-run\t{__version__}+later" in (newcomer / "upgraded").read_text()
-        assert re.fullmatch(r"solo: held: busy: held for \d+s by pid \d+ .*\n75\n", (newcomer / "busy").read_text())
+        assert re.fullmatch(
+            r"solo: held: busy: held for \d+s by pid \d+ .*\n75\n", (newcomer / "busy").read_text()
+        )
         assert "held   exclusive" in (newcomer / "list").read_text()
 
     def test_purge_keeps_only_held_names(self, newcomer):
         assert ".hold." in (newcomer / "purged.held").read_text()
         assert "/var/lib/solo\n" in (newcomer / "files.installed").read_text()
-        assert (newcomer / "files.after").read_text() == (newcomer / "files.before").read_text() == ""
+        assert (
+            (newcomer / "files.after").read_text() == (newcomer / "files.before").read_text() == ""
+        )
         assert (newcomer / "done").exists()
 
 
@@ -228,7 +283,9 @@ solo -- date +now >/lab/date
 @pytest.mark.tool("debootstrap", "systemd-nspawn")
 def test_commands_of_the_readme_work_in_order_from_a_fresh_clone(tmp_path):
     """In a clean root. test_recipes.py runs the crontab line."""
-    [line] = [line for block in read_readme() for line in block.lines if line.startswith("make deb")]
+    [line] = [
+        line for block in read_readme() for line in block.lines if line.startswith("make deb")
+    ]
     shutil.copytree(ROOT, tmp_path / "clone", ignore=IGNORED)
     (tmp_path / "typed.sh").write_text(TYPED % line)
 
@@ -297,7 +354,9 @@ def unpack_alpine(folder, sdist, request):
 
 KINDS = [
     pytest.param(unpack_rpm, marks=pytest.mark.tool("rpmbuild", "rpm2cpio", "bsdtar"), id="rpm"),
-    pytest.param(unpack_arch, marks=pytest.mark.tool("makepkg", "fakeroot", "bsdtar", "unshare"), id="arch"),
+    pytest.param(
+        unpack_arch, marks=pytest.mark.tool("makepkg", "fakeroot", "bsdtar", "unshare"), id="arch"
+    ),
     pytest.param(unpack_alpine, marks=pytest.mark.tool("busybox"), id="alpine"),
 ]
 
@@ -315,23 +374,52 @@ def root(request, place, sdist):
 def test_solo_of_a_package_runs_commands_and_views(lab, root):
     enter = in_mounts(f'mount -t overlay overlay -o "lowerdir={root}/usr:/usr" /usr')
 
-    ran = run(*enter, "/usr/bin/solo", "-n", "job", "--", "sh", "-c", "echo $SOLO_NAME; exit 5", env=lab.environment)
-    listed = run(*enter, "/usr/bin/solo", "list", "--json", env=lab.environment)  # the only view that needs no library
+    ran = run(
+        *enter,
+        "/usr/bin/solo",
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "echo $SOLO_NAME; exit 5",
+        env=lab.environment,
+    )
+    listed = run(
+        *enter, "/usr/bin/solo", "list", "--json", env=lab.environment
+    )  # the only view that needs no library
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (5, "job\n", "")
     assert (listed.returncode, listed.stdout, listed.stderr) == (0, "[]\n", "")
 
 
 def test_package_has_the_files_of_every_package_and_no_others(root):
-    files = [str(path.relative_to(root / "usr")) for path in (root / "usr").rglob("*") if path.is_file()]
+    files = [
+        str(path.relative_to(root / "usr")) for path in (root / "usr").rglob("*") if path.is_file()
+    ]
     modules = [path for path in files if "-packages/solo/" in path]
 
-    around = {re.sub(r"^(share/man.*)\.gz$", r"\1", path) for path in {*files} - {*modules} if "/doc/" not in path}
+    around = {
+        re.sub(r"^(share/man.*)\.gz$", r"\1", path)
+        for path in {*files} - {*modules}
+        if "/doc/" not in path
+    }
     version = next(iter(re.findall(r"solo_run-(.*)\.dist-info", " ".join(files))))
     [site] = {path.partition("/solo/")[0] for path in modules}
-    completions = "bash-completion/completions/solo", "zsh/site-functions/_solo", "fish/vendor_completions.d/solo.fish"
-    wanted = {"bin/solo", "lib/solo/solo", "lib/solo/program", f"{site}/solo_run-{version}.dist-info/METADATA"}
-    wanted |= {f"share/man/man{page[-1]}/{page}" for page in MANUAL} | {f"share/{file}" for file in completions}
+    completions = (
+        "bash-completion/completions/solo",
+        "zsh/site-functions/_solo",
+        "fish/vendor_completions.d/solo.fish",
+    )
+    wanted = {
+        "bin/solo",
+        "lib/solo/solo",
+        "lib/solo/program",
+        f"{site}/solo_run-{version}.dist-info/METADATA",
+    }
+    wanted |= {f"share/man/man{page[-1]}/{page}" for page in MANUAL} | {
+        f"share/{file}" for file in completions
+    }
     units = {f"lib/systemd/system/solo-clean.{kind}" for kind in ("service", "timer")}
     units.add("lib/tmpfiles.d/solo-run.conf")
     assert {path for path in around if "/licenses/" not in path} - units == wanted
@@ -380,10 +468,14 @@ NIX = """
 
 @pytest.mark.tool("nix-instantiate")
 def test_nix_flake_evaluates_with_the_version_and_libraries_of_pyproject():
-    """In place of nixpkgs, which needs the network: attributes that return what they were called with."""
+    """In place of nixpkgs, which needs the network: attributes that return what they were called
+    with.
+    """
     flake = ROOT / "packaging/nix/flake.nix"
 
-    found = run("nix-instantiate", "--store", "dummy://", "--eval", "--strict", "--json", "-E", NIX % flake)
+    found = run(
+        "nix-instantiate", "--store", "dummy://", "--eval", "--strict", "--json", "-E", NIX % flake
+    )
 
     built = json.loads(found.stdout)
     assert (built["version"], {*built["dependencies"]}) == (__version__, {*LIBRARIES})
@@ -391,9 +483,14 @@ def test_nix_flake_evaluates_with_the_version_and_libraries_of_pyproject():
 
 
 def read_requirements(text):
-    """Return {library: {its limits}} of a recipe. The names of distributions begin with python3-, python- or py3-."""
+    """Return {library: {its limits}} of a recipe. The names of distributions begin with python3-,
+    python- or py3-.
+    """
     found = re.findall(r"\b(?:python3|python|py3)-(typer|rich|psutil)\b *([<>]=?) *([\d.]+)", text)
-    return {library: {sign + limit for one, sign, limit in found if one == library} for library, _, _ in found}
+    return {
+        library: {sign + limit for one, sign, limit in found if one == library}
+        for library, _, _ in found
+    }
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
@@ -401,7 +498,9 @@ def test_recipe_has_version_and_requirements_of_pyproject(recipe):
     text = recipe.read_text()
 
     assert re.search(r"(?m)^(?:Version: +|pkgver=)(.*)$", text)[1] == __version__
-    wanted = {library: {*limits.removeprefix(library).split(",")} for library, limits in LIBRARIES.items()}
+    wanted = {
+        library: {*limits.removeprefix(library).split(",")} for library, limits in LIBRARIES.items()
+    }
     assert read_requirements(text) == wanted and re.search(r"python3? ?>= ?3\.9\b", text)
 
 
@@ -410,13 +509,24 @@ def bare(place):
     return make_bare_python(place / "bare")
 
 
-needs_3_10 = pytest.mark.skipif(sys.version_info < (3, 10), reason="typer and rich in the one file need Python 3.10")
+needs_3_10 = pytest.mark.skipif(
+    sys.version_info < (3, 10), reason="typer and rich in the one file need Python 3.10"
+)
 
 
 class TestOneFile:
     def test_one_file_runs_commands_without_libraries(self, lab, bare, pyz):
         for words in ([bare, pyz], ["env", f"PATH={bare.parent}:{os.environ['PATH']}", pyz]):
-            ran = run(*words, "-n", "job", "--", "sh", "-c", "echo $SOLO_NAME; exit 5", env=lab.environment)
+            ran = run(
+                *words,
+                "-n",
+                "job",
+                "--",
+                "sh",
+                "-c",
+                "echo $SOLO_NAME; exit 5",
+                env=lab.environment,
+            )
 
             assert (ran.returncode, ran.stdout, ran.stderr) == (5, "job\n", "")
 
@@ -440,12 +550,17 @@ class TestOneFile:
     def test_wrong_option_is_explained_without_libraries(self, lab, bare, pyz):
         ran = run(bare, pyz, "list", "--jsn", env=lab.environment)
 
-        assert (ran.returncode, ran.stderr) == (125, "solo: --jsn: no such option (did you mean --json?)\n")
+        assert (ran.returncode, ran.stderr) == (
+            125,
+            "solo: --jsn: no such option (did you mean --json?)\n",
+        )
 
     @needs_3_10
     @pytest.mark.tool("tmux")
     def test_views_on_a_terminal_need_no_libraries(self, lab, bare, pyz):
-        """The table of `list` is rich's; without psutil `show` and `top` say that they lack the processes."""
+        """The table of `list` is rich's; without psutil `show` and `top` say that they lack the
+        processes.
+        """
         lab.hold("job")
 
         for words, line in (
@@ -461,7 +576,10 @@ class TestOneFile:
 
     @needs_3_10
     def test_views_for_scripts_need_no_libraries(self, lab, bare, pyz):
-        found = [run(bare, pyz, *words, env=lab.environment) for words in (["list"], ["list", "--json"], ["metrics"])]
+        found = [
+            run(bare, pyz, *words, env=lab.environment)
+            for words in (["list"], ["list", "--json"], ["metrics"])
+        ]
 
         assert [(ran.returncode, ran.stderr) for ran in found] == [(0, "")] * 3
         assert (found[1].stdout, found[2].stdout[-6:]) == ("[]\n", "# EOF\n")
@@ -469,7 +587,9 @@ class TestOneFile:
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-@pytest.mark.parametrize("scheme, needs", [("zookeeper", "the Python library kazoo"), ("postgresql", "libpq")])
+@pytest.mark.parametrize(
+    "scheme, needs", [("zookeeper", "the Python library kazoo"), ("postgresql", "libpq")]
+)
 def test_engine_names_the_library_that_it_lacks(lab, bare, pyz, scheme, needs):
     hide = "for file in $(find -L /usr/lib /lib -name libpq.so.5 2>/dev/null); do mount --bind /dev/null $file; done"
     words = [bare, pyz, "-n", "job", "--via", f"{scheme}://127.0.0.1:1/x", "--", "true"]
@@ -482,7 +602,9 @@ def test_engine_names_the_library_that_it_lacks(lab, bare, pyz, scheme, needs):
 
 
 def test_named_libraries_match_pyproject_and_have_no_upper_limit():
-    """An upper limit would exclude solo from the environments of programs that need a newer library."""
+    """An upper limit would exclude solo from the environments of programs that need a newer
+    library.
+    """
     project = (ROOT / "pyproject.toml").read_text()
 
     assert f"dependencies = {json.dumps(list(LIBRARIES.values()))[:-1]}, 'tomli" in project

@@ -1,4 +1,6 @@
-"""Replacing the installation in the middle of a run: every run ends as the version that it started with ends it."""
+"""Replacing the installation in the middle of a run: every run ends as the version that it started
+with ends it.
+"""
 
 import shutil
 import signal
@@ -21,7 +23,9 @@ def other_version(tmp_path_factory):
     tree = tmp_path_factory.mktemp("other") / "source"
     shutil.copytree(ROOT, tree, ignore=IGNORED)
     text = (ROOT / "solo/__init__.py").read_text()
-    (tree / "solo/__init__.py").write_text(text.replace("__version__ = ", "__version__ = 'other ' + "))
+    (tree / "solo/__init__.py").write_text(
+        text.replace("__version__ = ", "__version__ = 'other ' + ")
+    )
     show = "import sys, solo.generate.bundle, solo.text.missing; print(*sys.modules)"
     needed = run(sys.executable, "-c", show, cwd=ROOT).stdout.split()  # by make install
     for folder in LATE:
@@ -69,14 +73,26 @@ def test_every_end_is_that_of_the_version_that_started(installed, other_version,
     busy = lab.hold("busy")
     skipped = lab.start("-n", "busy", "-w", "20", "true")
     served = lab.start_waiter("busy", tag="served")
-    ended = lab.start("-n", "evicted", "sh", "-c", "trap 'echo term' TERM; echo; while :; do read line; done")
+    ended = lab.start(
+        "-n", "evicted", "sh", "-c", "trap 'echo term' TERM; echo; while :; do read line; done"
+    )
     read_line(ended)
     evicts = lab.start("-n", "evicted", "--replace", "--kill-after", "20", "sh", "-c", "exit 8")
     assert read_line(ended) == "term"
-    hook = lab.start("-n", "hook", "--notify", f"echo $SOLO_STATUS >{lab.path}/hook; exit 1", "sh", "-c", blocks + "3")
+    hook = lab.start(
+        "-n",
+        "hook",
+        "--notify",
+        f"echo $SOLO_STATUS >{lab.path}/hook; exit 1",
+        "sh",
+        "-c",
+        blocks + "3",
+    )
     limited = lab.start("-n", "limited", "-t", "1h", "--tree", "sh", "-c", blocks + "4")
     rotates = lab.start("-n", "full", "sh", "-c", blocks + "5")
-    locks = lab.start("-n", "slots", "--slots", "2", "--flock", lab.path / "file", "sh", "-c", blocks + "6")
+    locks = lab.start(
+        "-n", "slots", "--slots", "2", "--flock", lab.path / "file", "sh", "-c", blocks + "6"
+    )
     superseded = lab.start("-n", "queue", "-w", "1h", "true") if lab.hold("queue") else None
     until(lambda: lab.count_waiting("queue") == 1)
 
@@ -84,7 +100,10 @@ def test_every_end_is_that_of_the_version_that_started(installed, other_version,
 
     newest = lab.start_words(lab.plain, "-n", "queue", "--latest", "-w", "1h", "true")
     status, _, reason = finish(superseded)
-    assert (status, reason.partition(" (")[0]) == (75, f"solo: queue: superseded by pid {newest.pid}")
+    assert (status, reason.partition(" (")[0]) == (
+        75,
+        f"solo: queue: superseded by pid {newest.pid}",
+    )
     newest.terminate()
     assert [finish(one, b"\n")[0] for one in (hook, limited, rotates, locks)] == [3, 4, 5, 6]
     until(lambda: (lab.path / "hook").exists() and (lab.path / "hook").read_text() == "3\n")
@@ -105,7 +124,9 @@ def test_lease_is_released_by_the_version_that_acquired_it(installed, other_vers
     server = Redis(lab.path / "server").start()
     try:
         holder = lab.hold("job", "--via", server.url)
-        waiter = lab.start("-n", "job", "--via", server.url, "-w", "1h", "sh", "-c", "echo; read line; exit 7")
+        waiter = lab.start(
+            "-n", "job", "--via", server.url, "-w", "1h", "sh", "-c", "echo; read line; exit 7"
+        )
 
         replace(lab, other_version)
 

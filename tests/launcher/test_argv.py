@@ -16,12 +16,20 @@ pytestmark = pytest.mark.quick
     [
         (["true"], {}, ["true"]),
         (["--", "list"], {}, ["list"]),
-        (["-n", "a", "-nb", "--name", "c", "--name=d=e", "x", "-n"], {"name": ["a", "b", "c", "d=e"]}, ["x", "-n"]),
+        (
+            ["-n", "a", "-nb", "--name", "c", "--name=d=e", "x", "-n"],
+            {"name": ["a", "b", "c", "d=e"]},
+            ["x", "-n"],
+        ),
         (["-qvE0", "x"], {"quiet": True, "verbose": True, "busy_exit": 0}, ["x"]),
         (["-qw", "1h30m", "--", "-x"], {"quiet": True, "wait": 5400.0}, ["-x"]),
         (["--wait=forever", "-"], {"wait": float("inf")}, ["-"]),
         (["-w5s,3", "--slots=4,2"], {"wait": 5.0, "max_waiting": 3, "slots": 4, "take": 2}, []),
-        (["--max-waiting", "3", "--take=2", "--once-retry"], {"max_waiting": 3, "take": 2, "once_retry": True}, []),
+        (
+            ["--max-waiting", "3", "--take=2", "--once-retry"],
+            {"max_waiting": 3, "take": 2, "once_retry": True},
+            [],
+        ),
         (["-w", "9s,1", "-w", "9s", "--slots=4,2", "--slots", "5"], {"wait": 9.0, "slots": 5}, []),
         (["--once-per", "1d,retry", "x"], {"once_per": 86400.0, "once_retry": True}, ["x"]),
         ([], {}, []),
@@ -36,18 +44,23 @@ PART_VALUES = {"take": "12", "max-waiting": "03", "signal": ["INT", "9"], "once-
 
 
 def make_words(option):
-    """Return a strategy of the words of one option: alone, with a part after the comma, or the part as earlier releases have it."""
+    """Return a strategy of the words of one option: alone, with a part after the comma, or the part
+    as earlier releases have it.
+    """
     value, part = st.sampled_from("79"), st.sampled_from(PART_VALUES[option.part.flag])
     earlier = [f"--{option.part.flag}"]
     return st.one_of(
         st.tuples(st.just(f"--{option.flag}"), value),
         st.tuples(st.just(f"--{option.flag}"), st.builds("{},{}".format, value, part)),
-        st.just(tuple(earlier)) if option.part.kind is kinds.FLAG else st.tuples(st.just(earlier[0]), part),
+        st.just(tuple(earlier))
+        if option.part.kind is kinds.FLAG
+        else st.tuples(st.just(earlier[0]), part),
     )
 
 
 def read_last(option, typed):
-    """Return what the words mean: the last of the option counts, with the last of its parts from there on.
+    """Return what the words mean: the last of the option counts, with the last of its parts from
+    there on.
 
     If the option is typed once, or not at all, a part as an option of its own may come before it.
     """
@@ -69,7 +82,9 @@ def read_last(option, typed):
 def test_last_of_a_repeated_option_replaces_its_part_too(flag, data):
     typed = data.draw(st.lists(make_words(PARTED[flag]), max_size=5))
 
-    assert argv.parse([word for words in typed for word in words])[0] == read_last(PARTED[flag], typed)
+    assert argv.parse([word for words in typed for word in words])[0] == read_last(
+        PARTED[flag], typed
+    )
 
 
 def test_subcommand_is_a_bare_word_after_the_options():
@@ -99,7 +114,10 @@ def test_subcommand_is_a_bare_word_after_the_options():
                 ("--loud-after", "", "--loud-after"),
             )
         ),
-        *((["-E", text], "not an exit status") for text in ("000000000999", "0" * 5000, "256", "x", "²")),
+        *(
+            (["-E", text], "not an exit status")
+            for text in ("000000000999", "0" * 5000, "256", "x", "²")
+        ),
         (["--slots", "4,x"], "K of --slots x: not a number"),
         (["--once-per", "1d,again"], "--once-per 1d,again: after the comma only retry may stand"),
     ],

@@ -16,13 +16,21 @@ def elsewhere(lab):
 
 
 def test_command_runs_in_the_directory(lab, elsewhere):
-    for words in (("--chdir", elsewhere), ("--chdir", "elsewhere"), ("--chdir", "elsewhere", "-n", "job", "--tree")):
+    for words in (
+        ("--chdir", elsewhere),
+        ("--chdir", "elsewhere"),
+        ("--chdir", "elsewhere", "-n", "job", "--tree"),
+    ):
         assert lab.run(*words, *SHOW, cwd=lab.path).stdout.decode() == f"{elsewhere}\n"
 
 
-@pytest.mark.parametrize("kind, reason", [("missing", "No such file or directory"), ("log", "Not a directory")])
+@pytest.mark.parametrize(
+    "kind, reason", [("missing", "No such file or directory"), ("log", "Not a directory")]
+)
 def test_wrong_directory_is_refused_and_nothing_runs(lab, kind, reason):
-    result = lab.run("-n", "job", "--chdir", kind, "--", "sh", "-c", "echo ran >>$LAB/log", cwd=lab.path)
+    result = lab.run(
+        "-n", "job", "--chdir", kind, "--", "sh", "-c", "echo ran >>$LAB/log", cwd=lab.path
+    )
 
     assert (result.returncode, lab.read_log()) == (125, [])
     assert result.stderr.decode() == f"solo: cannot change to directory {kind}: {reason}\n"
@@ -35,7 +43,9 @@ def test_forbidden_directory_is_refused(common):
 
     result = common.run("--chdir", closed, "--", "true", user=65534, group=65534, extra_groups=[])
 
-    assert result.stderr.decode() == f"solo: cannot change to directory {closed}: Permission denied\n"
+    assert (
+        result.stderr.decode() == f"solo: cannot change to directory {closed}: Permission denied\n"
+    )
     assert result.returncode == 125
 
 

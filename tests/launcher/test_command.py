@@ -1,4 +1,6 @@
-"""A run without -n guards two names: that of its words as typed, and that of its program's real path."""
+"""A run without -n guards two names: that of its words as typed, and that of its program's real
+path.
+"""
 
 import os
 import re
@@ -11,12 +13,15 @@ import pytest
 from conftest import finish, read_line, write_program
 
 SHELL = os.path.realpath("/bin/sh")
-HELD = "echo $SOLO_NAME; read line; exit 0"  # of a holder: says its name, and lives until its stdin is closed
+# of a holder: says its name, and lives until its stdin is closed
+HELD = "echo $SOLO_NAME; read line; exit 0"
 
 
 @pytest.fixture
 def places(lab):
-    """Make two folders with a copy of a shell each, `job`, and a link `current` to the first one."""
+    """Make two folders with a copy of a shell each, `job`, and a link `current` to the first
+    one.
+    """
     for folder in ("one", "two"):
         (lab.path / folder).mkdir()
         shutil.copy(SHELL, lab.path / folder / "job")
@@ -26,7 +31,9 @@ def places(lab):
 
 def name_of(program, *arguments):
     """Return the name that solo 0.2.0 makes of a real path, and this solo of a word as typed."""
-    return f"{Path(program).name}-{zlib.crc32(chr(0).join([str(program), *arguments]).encode()):08x}"
+    return (
+        f"{Path(program).name}-{zlib.crc32(chr(0).join([str(program), *arguments]).encode()):08x}"
+    )
 
 
 def start(lab, *words, **options):
@@ -38,7 +45,13 @@ def start(lab, *words, **options):
 def test_same_line_has_one_name_wherever_path_leads(lab, places):
     start(lab, "--", "job", env={**lab.environment, "PATH": f"{places}/one:{os.environ['PATH']}"})
 
-    second = lab.run("--", "job", "-c", HELD, env={**lab.environment, "PATH": f"{places}/two:{os.environ['PATH']}"})
+    second = lab.run(
+        "--",
+        "job",
+        "-c",
+        HELD,
+        env={**lab.environment, "PATH": f"{places}/two:{os.environ['PATH']}"},
+    )
 
     assert (second.returncode, second.stdout) == (75, b"")
     assert second.stderr.decode().startswith(f"solo: {name_of('job', '-c', HELD)}: busy: held for ")
@@ -79,7 +92,9 @@ def test_run_excludes_one_of_an_earlier_version(lab, places):
 def test_real_path_has_one_name(lab, places):
     start(lab, "--", places / "one/job")
 
-    assert [name for name in os.listdir(lab.directory) if name[0] != "."] == [name_of(places / "one/job", "-c", HELD)]
+    assert [name for name in os.listdir(lab.directory) if name[0] != "."] == [
+        name_of(places / "one/job", "-c", HELD)
+    ]
 
 
 def test_arguments_and_their_boundaries_change_the_name(lab, places):
@@ -88,7 +103,11 @@ def test_arguments_and_their_boundaries_change_the_name(lab, places):
     endings = (["a b", "c"], ["a", "b c"], ["a", "b"], ["a", "b"])
     names = [lab.run("--", *words, *more, cwd=places).stdout for more in endings]
 
-    assert len(set(names)) == 3 and names[2] == names[3] and all(len(name) == len("job-1f0c2a9e\n") for name in names)
+    assert (
+        len(set(names)) == 3
+        and names[2] == names[3]
+        and all(len(name) == len("job-1f0c2a9e\n") for name in names)
+    )
 
 
 def test_long_name_is_cut_to_file_name_limit(lab):
@@ -99,12 +118,16 @@ def test_long_name_is_cut_to_file_name_limit(lab):
 
 
 def test_one_relative_line_in_two_projects_says_where_it_runs(lab, places):
-    """It is one job: the busy line and the views name the directory of the holder unless they run there."""
+    """It is one job: the busy line and the views name the directory of the holder unless they run
+    there.
+    """
     words = ("--", SHELL, "-c", HELD)
     holder = lab.start(*words, cwd=places / "one")
     name = read_line(holder)
 
-    here, elsewhere = (lab.run(*words, cwd=places / folder).stderr.decode() for folder in ("one", "two"))
+    here, elsewhere = (
+        lab.run(*words, cwd=places / folder).stderr.decode() for folder in ("one", "two")
+    )
 
     assert " in /" not in here and f") in {places}/one, 1 skip since\n" in elsewhere
     assert lab.list(name)[0]["directory"] == f"{places}/one"
@@ -114,7 +137,9 @@ def test_one_relative_line_in_two_projects_says_where_it_runs(lab, places):
 
 
 def test_launcher_without_a_command_is_not_said_to_be_in_the_root(lab, places):
-    """Its command may have begun since its record was read; then the launcher has left its directory."""
+    """Its command may have begun since its record was read; then the launcher has left its
+    directory.
+    """
     start(lab, "--", places / "current/job")
     words = ("--", places / "current/../one/job", "-c", HELD)
     waiter = lab.start("-w", "forever", "-v", *words, cwd="/")
@@ -133,10 +158,16 @@ def test_views_show_one_row_by_the_words_as_typed(lab, places):
     lab.run("--", places / "current/job", "-c", HELD)
 
     assert line.startswith(f"solo: {link}: waiting: held for ")
-    assert {row["name"]: row["state"] for row in lab.list()} == {link: "waiting", held: "held"} and len(lab.list()) == 2
+    assert {row["name"]: row["state"] for row in lab.list()} == {
+        link: "waiting",
+        held: "held",
+    } and len(lab.list()) == 2
     real = name_of(places / "one/job", "-c", HELD)
     assert [row["name"] for row in lab.list(real)] == [real] * 2
-    assert [(row["name"], row["outcome"]) for row in lab.history()] == [(held, "running"), (held, "skipped")]
+    assert [(row["name"], row["outcome"]) for row in lab.history()] == [
+        (held, "running"),
+        (held, "skipped"),
+    ]
     metrics = lab.run("metrics").stdout.decode()
     assert set(re.findall(r'(?m)^solo_(\w+){name="([^"]*)', metrics)) >= {
         *((kind, name) for kind in ("held", "waiting") for name in (held, link)),
@@ -231,18 +262,33 @@ def test_second_names_are_pruned(lab, places):
     """They have no journal that says that solo made them."""
     lab.run("--", places / "current/job", "-c", "")
 
-    cleaned = subprocess.run([lab.script, "clean", "--generated"], env=lab.environment, capture_output=True, check=True)
+    cleaned = subprocess.run(
+        [lab.script, "clean", "--generated"], env=lab.environment, capture_output=True, check=True
+    )
 
     assert cleaned.stdout.count(b": removed\n") == 2 and os.listdir(lab.directory) == [".journals"]
 
 
 @pytest.mark.parametrize(
     "status, command",
-    [(126, "plain"), (126, "."), (126, "/etc/passwd"), (127, "absent"), (127, "./absent"), (127, "/etc/passwd/x")],
+    [
+        (126, "plain"),
+        (126, "."),
+        (126, "/etc/passwd"),
+        (127, "absent"),
+        (127, "./absent"),
+        (127, "/etc/passwd/x"),
+    ],
 )
 def test_unusable_command_is_one_line_and_126_or_127(lab, status, command):
     (lab.path / "plain").write_text("true\n")
 
-    result = lab.run("-n", "job", "--", lab.path / command if command in ("plain", ".") else command, cwd=lab.path)
+    result = lab.run(
+        "-n",
+        "job",
+        "--",
+        lab.path / command if command in ("plain", ".") else command,
+        cwd=lab.path,
+    )
 
     assert (result.returncode, result.stderr.count(b"\n")) == (status, 1)

@@ -41,7 +41,9 @@ def put_file_at_directory(lab):
 
 
 class Row(NamedTuple):
-    """`words` are those after `solo`, with the lab's path for PATH. `remedy`: does the message end with one?"""
+    """`words` are those after `solo`, with the lab's path for PATH. `remedy`: does the message end
+    with one?
+    """
 
     words: str
     remedy: bool = False

@@ -31,19 +31,28 @@ def test_free_name_is_explained_and_nothing_is_made(lab):
 
 def test_held_name_is_explained_as_the_run_would_end(lab):
     holder = lab.hold("job")
-    until((lab.directory / ".journals/job/.journal").exists)  # the launcher writes it beside the command
+    until(
+        (lab.directory / ".journals/job/.journal").exists
+    )  # the launcher writes it beside the command
     before = sorted(lab.directory.rglob("*"))
     words = ("-n", "job", "true")
     held = rf"held for \d+s by pid {holder.pid} \(.*\)"
 
     status, now, _ = explain(lab, *words)
-    assert status == lab.run(*words).returncode == 75 and re.fullmatch(f"it is skipped: job: busy: {held}", now)
+    assert status == lab.run(*words).returncode == 75 and re.fullmatch(
+        f"it is skipped: job: busy: {held}", now
+    )
     assert [
-        explain(lab, "-E", "3", *more, *words)[0] for more in ([], ["--loud-after", "1"], ["--loud-after", "2"])
+        explain(lab, "-E", "3", *more, *words)[0]
+        for more in ([], ["--loud-after", "1"], ["--loud-after", "2"])
     ] == [3, 75, 3]
-    assert re.fullmatch(f"it waits up to 5m: 1st in the queue; job: {held}", explain(lab, "-w", "5m", *words)[1])
+    assert re.fullmatch(
+        f"it waits up to 5m: 1st in the queue; job: {held}", explain(lab, "-w", "5m", *words)[1]
+    )
     lab.start_waiter("job", tag="waiter")
-    assert re.fullmatch(f"it waits: 2nd in the queue; job: {held}", explain(lab, "-w", "forever", *words)[1])
+    assert re.fullmatch(
+        f"it waits: 2nd in the queue; job: {held}", explain(lab, "-w", "forever", *words)[1]
+    )
     status, now, _ = explain(lab, "-w", "5m,1", *words)
     assert status == 75 and now.startswith("it is skipped: job: busy")
     replaces = "it ends the holder and the waiters in its way, and runs; job: "
@@ -51,7 +60,9 @@ def test_held_name_is_explained_as_the_run_would_end(lab):
     assert re.fullmatch(replaces + held, explain(lab, "--replace-after", "0s", *words)[1])
     assert explain(lab, "--slots", "3", "--via", "socket", *words)[1] == "it runs at once"
 
-    assert [file for file in sorted(lab.directory.rglob("*")) if ".seat." not in file.name] == before
+    assert [
+        file for file in sorted(lab.directory.rglob("*")) if ".seat." not in file.name
+    ] == before
 
 
 def test_refusal_is_explained_by_the_error_of_the_run(lab):
@@ -81,7 +92,10 @@ def test_place_of_another_user_is_explained_by_the_error_of_the_run(common):
     for directory in (place, place / "names"):
         words = ["--dir", directory, "-n", "job", "true"]
         explained, run = (common.run(*more, *words, prefix=user) for more in (["--explain"], []))
-        assert (explained.returncode, explained.stderr) == (run.returncode, run.stderr) and run.returncode == 125
+        assert (explained.returncode, explained.stderr) == (
+            run.returncode,
+            run.stderr,
+        ) and run.returncode == 125
         assert re.search(rb"cannot create .*roots/\w+: Permission denied", run.stderr)
 
 
@@ -90,16 +104,31 @@ def test_run_inside_a_run_is_explained(lab):
     both = 'for more in --explain ""; do $SOLO $more "$@"; echo $? >&2; done'
     nested = lab.run("-n", "job", "--", "sh", "-c", both, "-", "-n", "job", "true").stderr.decode()
     assert re.fullmatch(
-        r"(solo: job: held by pid \d+, an ancestor of this process: it would wait for itself\n125\n)\1", nested
+        r"(solo: job: held by pid \d+, an ancestor of this process: it would wait for itself\n125\n)\1",
+        nested,
     )
 
-    outer = lab.start("-n", "y", "--", "sh", "-c", f"echo; read line; {both}", "-", "-w", "forever", "-n", "x", "true")
+    outer = lab.start(
+        "-n",
+        "y",
+        "--",
+        "sh",
+        "-c",
+        f"echo; read line; {both}",
+        "-",
+        "-w",
+        "forever",
+        "-n",
+        "x",
+        "true",
+    )
     read_line(outer)
     lab.start("-n", "x", "--", lab.script, "-w", "forever", "-n", "y", "true")
     until(lambda: lab.count_waiting("y"))
     text = re.sub(r"\d+", "N", finish(outer, b"\n")[2])
     assert re.fullmatch(
-        r"(solo: x: a deadlock: held by pid N .*, in which pid N waits for y, held by us \(pid N\)\nN\n)\1", text
+        r"(solo: x: a deadlock: held by pid N .*, in which pid N waits for y, held by us \(pid N\)\nN\n)\1",
+        text,
     )
 
 
@@ -122,7 +151,11 @@ def test_period_is_explained(lab):
     lab.run(*words)
 
     status, now, said = explain(lab, *words)
-    assert status == 0 and "period" not in said and lab.run("-v", *words).stderr.decode() == f"solo: {now[15:]}\n"
+    assert (
+        status == 0
+        and "period" not in said
+        and lab.run("-v", *words).stderr.decode() == f"solo: {now[15:]}\n"
+    )
     assert explain(lab, "-E", "9", *words)[0] == lab.run("-E", "9", *words).returncode == 9
 
 
@@ -160,7 +193,9 @@ def test_json_has_the_facts_for_wrappers(lab):
     busy, free = lab.run(*words), lab.run(*words[:2], "true")
     facts = json.loads(busy.stdout)
 
-    assert busy.returncode == facts.pop("status") == 75 and re.match("job: busy: held for ", facts.pop("reason"))
+    assert busy.returncode == facts.pop("status") == 75 and re.match(
+        "job: busy: held for ", facts.pop("reason")
+    )
     command = facts.pop("command")
     assert command[0].endswith("/true") and command[1:] == ["x"]
     assert facts == {
@@ -208,7 +243,12 @@ def test_run_does_what_explain_says(lab, seed):
         orphan = chance.random() < 0.2 and seed < 4
         if orphan and holders:
             kill(holders[0])
-        words = [*chance.choice(POLICIES), *chance.choice(MODES), "-n", name + chance.choice(("", "", "/a", "/b"))]
+        words = [
+            *chance.choice(POLICIES),
+            *chance.choice(MODES),
+            "-n",
+            name + chance.choice(("", "", "/a", "/b")),
+        ]
 
         explained = lab.run("--explain", "--json", *words, "echo", "ran")
         run = lab.start(*words, "echo", "ran")
@@ -223,7 +263,11 @@ def test_run_does_what_explain_says(lab, seed):
             assert finish(run)[1] == "" and run.returncode == -signal.SIGTERM, (words, facts)
         else:
             status, out, err = finish(run)
-            assert (status, facts["status"]) == (explained.returncode, explained.returncode), (words, facts, err)
+            assert (status, facts["status"]) == (explained.returncode, explained.returncode), (
+                words,
+                facts,
+                err,
+            )
             assert out == ("" if facts["outcome"] == "busy" else "ran\n"), (words, facts, err)
             if facts["outcome"] == "busy":
                 assert without_times(err) == without_times(f"solo: {facts['reason']}\n")

@@ -1,4 +1,6 @@
-"""The journal has every run and every skip, however their launchers end. A broken journal fails no job."""
+"""The journal has every run and every skip, however their launchers end. A broken journal fails no
+job.
+"""
 
 import multiprocessing
 import os
@@ -10,7 +12,18 @@ from pathlib import Path
 
 import pytest
 import tally
-from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, list_open, read_line, until, write_program
+from conftest import (
+    ROOT,
+    finish,
+    in_mounts,
+    inject,
+    kill,
+    kill_both,
+    list_open,
+    read_line,
+    until,
+    write_program,
+)
 from written import DAY, MINUTE, Written
 
 from solo import directories, journal, journal_files
@@ -27,7 +40,7 @@ def read_totals(lab, name="job"):
     return dict(find_histories(str(lab.directory), []))[name].totals
 
 
-# --- contents -----------------------------------------------------------------------------------------------
+# --- contents-------------------------------------------------------------------------------------
 
 
 def test_each_run_is_recorded_with_its_outcome(lab):
@@ -47,7 +60,9 @@ def test_each_run_is_recorded_with_its_outcome(lab):
     ]
     assert (missing["outcome"], missing["reason"]) == ("refused", "/dev/null/missing: no such file")
     assert read_totals(lab).failures == 4
-    assert all(row["ran"] >= 0 and row["waited"] >= 0 and row["token"] and row["child"] for row in rows)
+    assert all(
+        row["ran"] >= 0 and row["waited"] >= 0 and row["token"] and row["child"] for row in rows
+    )
     assert rows[0]["command"] == ["true"] and rows[1]["command"] == ["sh", "-c", "exit 3"]
     assert rows[3]["ran"] >= 0.1
 
@@ -60,7 +75,11 @@ def test_a_command_that_was_never_executed_is_refused(lab):
     assert lab.run("-n", "job", "--", "sh", "-c", "exit 127").returncode == 127
 
     refused, failed = lab.history()
-    assert (refused["outcome"], refused["code"], refused["reason"]) == ("refused", None, f"{script}: not executed")
+    assert (refused["outcome"], refused["code"], refused["reason"]) == (
+        "refused",
+        None,
+        f"{script}: not executed",
+    )
     assert (failed["outcome"], failed["code"]) == ("failed", 127)
     assert read_totals(lab).failures == 2
 
@@ -75,7 +94,10 @@ def test_each_skip_is_recorded_with_its_reason(lab):
     assert pick([running, skipped, waited], "outcome") == [("running",), ("skipped",), ("skipped",)]
     assert skipped["ran"] is waited["ran"] is None
     assert running["child"] == holder.child and running["end"] is None
-    assert re.match(rf"job: busy: held for \d+s by pid {holder.pid} \(", skipped["reason"]) and waited["waited"] >= 0.1
+    assert (
+        re.match(rf"job: busy: held for \d+s by pid {holder.pid} \(", skipped["reason"])
+        and waited["waited"] >= 0.1
+    )
     finish(holder)
     assert lab.history("job")[0]["outcome"] == "ok"
 
@@ -87,7 +109,10 @@ def test_killed_launcher_is_orphaned_then_unknown(lab):
     orphaned = lab.history()
     kill_both(holder)
 
-    assert pick(orphaned + lab.history(), "outcome", "end") == [("orphaned", None), ("unknown", None)]
+    assert pick(orphaned + lab.history(), "outcome", "end") == [
+        ("orphaned", None),
+        ("unknown", None),
+    ]
 
 
 def test_run_of_several_names_is_in_each_journal(lab):
@@ -96,7 +121,10 @@ def test_run_of_several_names_is_in_each_journal(lab):
     rows = lab.history()
 
     assert {row["name"] for row in rows} == {"b", "a/x"}
-    assert pick(rows, "names", "mode", "slot", "slots", "take") == [(["b", "a/x"], "slots", 0, 3, 2)] * 2
+    assert (
+        pick(rows, "names", "mode", "slot", "slots", "take")
+        == [(["b", "a/x"], "slots", 0, 3, 2)] * 2
+    )
     assert rows[0]["token"] != rows[1]["token"]
 
 
@@ -122,7 +150,11 @@ def test_history_of_failed_runs_and_of_the_last_ones(lab):
     def read(*words):
         return [row["code"] for row in lab.history(*words)]
 
-    assert (read("--failed"), read("--limit", "2"), read("--failed", "--limit", "1")) == ([3, 4], [4, 0], [4])
+    assert (read("--failed"), read("--limit", "2"), read("--failed", "--limit", "1")) == (
+        [3, 4],
+        [4, 0],
+        [4],
+    )
     assert read("--limit", "9") == [0, 3, 0, 4, 0]
 
 
@@ -137,7 +169,10 @@ def test_history_since_a_day(lab):
     job.save(lab, "job")
     day = time.strftime("%F", time.gmtime(midnight - DAY / 2 - west * 3600))
 
-    found = [len(lab.history("--since", since)) for since in ("today", "yesterday", day, f"{day} 23:59", "9d")]
+    found = [
+        len(lab.history("--since", since))
+        for since in ("today", "yesterday", day, f"{day} 23:59", "9d")
+    ]
 
     assert found == [1, 2, 2, 1, 3]
 
@@ -148,7 +183,9 @@ def test_history_is_empty_where_nothing_ran(lab):
 
 def test_strange_bytes_are_unchanged_in_history(lab):
     words = [b"true", b"\xff\xfe", b"a=b command=c", b"", b"new\nline", "ö %".encode()]
-    subprocess.run([lab.script, "-n", b"n\xe4me = x%", "--", *words], env=lab.environment, check=True)
+    subprocess.run(
+        [lab.script, "-n", b"n\xe4me = x%", "--", *words], env=lab.environment, check=True
+    )
 
     [row] = lab.history()
 
@@ -160,11 +197,17 @@ def test_strange_bytes_are_unchanged_in_history(lab):
 @pytest.mark.tool("localedef")
 def test_reason_is_escaped_if_locale_cannot_encode_it(lab):
     """The reason contains an ellipsis, because the holder's long command is cut."""
-    subprocess.run(["localedef", "-i", "en_US", "-f", "ISO-8859-1", lab.path / "en_US.ISO-8859-1"], capture_output=True)
+    subprocess.run(
+        ["localedef", "-i", "en_US", "-f", "ISO-8859-1", lab.path / "en_US.ISO-8859-1"],
+        capture_output=True,
+    )
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line", *["x" * 100] * 10)
     read_line(holder)
     environment = {**lab.environment, "LOCPATH": str(lab.path), "LC_ALL": "en_US.ISO-8859-1"}
-    if subprocess.run(["locale", "charmap"], env=environment, capture_output=True).stdout != b"ISO-8859-1\n":
+    if (
+        subprocess.run(["locale", "charmap"], env=environment, capture_output=True).stdout
+        != b"ISO-8859-1\n"
+    ):
         finish(holder)
         pytest.skip("needs the sources of locales, with character maps: make test-deps")
 
@@ -218,7 +261,7 @@ def test_journal_cut_anywhere_can_be_read(lab):
         assert totals is None and len(events) == whole[:size].count(b"\n")
 
 
-# --- rotation ---------------------------------------------------------------------------------------------
+# --- rotation-------------------------------------------------------------------------------------
 
 
 SAMPLE = 10  # kills, of all in a whole torture
@@ -245,7 +288,10 @@ def test_full_journal_is_rotated_and_totals_continue(lab):
     assert sizes.keys() == {".journal", ".journal.past"} and sizes[".journal"] < 4096
     assert sizes[".journal.past"] < 1.01 * journal_files.SIZE_LIMIT
     totals = read_totals(lab)
-    assert (totals.runs, totals.failures) == (first + second + 3, 2)  # the second fill overwrote the first false
+    assert (totals.runs, totals.failures) == (
+        first + second + 3,
+        2,
+    )  # the second fill overwrote the first false
     assert totals.waits == totals.runs == totals.ends + 1 and totals.ran_ms > totals.last_ran_ms
     assert totals.last_success < totals.last_failure
 
@@ -272,13 +318,16 @@ def test_locked_full_journal_blocks_no_run(lab):
     locker.communicate()
 
 
-# Bytes, 1300 lines; a writer that sleeps longer than these take between open and write may lose its line.
+# Bytes, 1300 lines; a writer that sleeps longer than these take between open and write may lose its
+# line.
 SMALL = 1 << 17
 
 
 def write_many(directory, number, count):
     journal_files.SIZE_LIMIT = SMALL
-    journal_files.LARGEST = files.READ_LIMIT = SMALL * 1000  # seven writers may go on while one rotates
+    journal_files.LARGEST = files.READ_LIMIT = (
+        SMALL * 1000
+    )  # seven writers may go on while one rotates
     for at in range(count):
         line = f"skipped {at}.000 uid=0 host=h launcher={number} mode=X slots=1 take=1 waited=0.0 code=75 command=x\n"
         journal.append(journal.make_place(directory, "job"), line.encode())
@@ -288,7 +337,10 @@ def test_eight_writers_lose_no_line_in_the_totals(lab):
     """The journal is renamed meanwhile; of single lines only the last ones are kept."""
     lab.directory.mkdir(mode=0o700)
     fork = multiprocessing.get_context("fork")
-    writers = [fork.Process(target=write_many, args=(str(lab.directory), number, 500)) for number in range(1, 9)]
+    writers = [
+        fork.Process(target=write_many, args=(str(lab.directory), number, 500))
+        for number in range(1, 9)
+    ]
     for writer in writers:
         writer.start()
     seen = []
@@ -300,7 +352,9 @@ def test_eight_writers_lose_no_line_in_the_totals(lab):
 
     assert read_totals(lab).skips == 8 * 500 and [writer.exitcode for writer in writers] == [0] * 8
     assert seen == sorted(seen)
-    assert sum(file.stat().st_size for file in lab.find_journal("job").parent.iterdir()) < 20 * SMALL
+    assert (
+        sum(file.stat().st_size for file in lab.find_journal("job").parent.iterdir()) < 20 * SMALL
+    )
 
 
 APPEND = f"""
@@ -312,7 +366,9 @@ journal.append(journal.make_place(sys.argv[1], "job"), line)
 
 
 def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab):
-    """A process only appends a line. After each kill the totals have counted nothing twice and lost nothing."""
+    """A process only appends a line. After each kill the totals have counted nothing twice and lost
+    nothing.
+    """
     lab.directory.mkdir(mode=0o700)
     trace, file = lab.path / "trace", lab.find_journal("job")
     words = [sys.executable, "-IS", "-c", APPEND, str(lab.directory)]
@@ -333,7 +389,9 @@ def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab):
             (file.parent / name).write_bytes(text)
         skips, nth = read_totals(lab).skips, names[: at + 1].count(names[at])
         kill = f"inject={names[at]}:signal=KILL:when={nth}"
-        killed.append(subprocess.run([*strace, f"trace={names[at]}", "-e", kill, *words]).returncode != 0)
+        killed.append(
+            subprocess.run([*strace, f"trace={names[at]}", "-e", kill, *words]).returncode != 0
+        )
         after = read_totals(lab).skips
         assert after in (skips, skips + 1), (names[at], nth)
         subprocess.run(words, check=True)
@@ -350,7 +408,9 @@ def test_totals_are_read_as_they_were_written(lab):
 
 
 def fill_month(lab, days=40, every=MINUTE):
-    """Let a job run each minute for days, the last one yesterday, with a rotation each second day. Return its last start."""
+    """Let a job run each minute for days, the last one yesterday, with a rotation each second day.
+    Return its last start.
+    """
     lab.run("-n", "job", "true")
     file = lab.find_journal("job")
     today = time.time() // DAY * DAY
@@ -391,14 +451,19 @@ def test_job_of_each_minute_keeps_a_month_of_its_figures(lab):
         (1440, 1, 1, 1440, 8_640_000, 6000, MINUTE * 1000),
     }
     found = [
-        judge(history.list_runs(), [], Clock(last + late), history.days).state for late in (6 * MINUTE, 7 * MINUTE)
+        judge(history.list_runs(), [], Clock(last + late), history.days).state
+        for late in (6 * MINUTE, 7 * MINUTE)
     ]
     assert found == ["ok", "late"]
     assert re.search(
-        rb"\nearlier, since \S+: 50400 runs, 35 failed, 35 skips, at most 6.0s\n", lab.run("show", "job").stdout
+        rb"\nearlier, since \S+: 50400 runs, 35 failed, 35 skips, at most 6.0s\n",
+        lab.run("show", "job").stdout,
     )
     assert (
-        sum(line.count(b"\nday 0 ") for line in map(Path.read_bytes, lab.find_journal("job").parent.iterdir()))
+        sum(
+            line.count(b"\nday 0 ")
+            for line in map(Path.read_bytes, lab.find_journal("job").parent.iterdir())
+        )
         <= 2 * 35
     )
 
@@ -424,12 +489,18 @@ def test_day_that_two_rotations_cut_is_one(lab):
 def test_totals_of_earlier_versions_are_read():
     line = b"totals 0 runs=1 skips=2 failures=3 last-success=4.000 last-failure=5.500\n"
 
-    assert reader.parse("job", line) == (Totals(runs=1, skips=2, failures=3, last_success=4.0, last_failure=5.5), [])
+    assert reader.parse("job", line) == (
+        Totals(runs=1, skips=2, failures=3, last_success=4.0, last_failure=5.5),
+        [],
+    )
 
 
 EVENT = b"started %.3f uid=0 host=h launcher=1 mode=X slots=1 take=1 start=%.3f waited=0 child=1 token=%d command=x\n"
 HOSTILE_PASTS = [
-    EVENT % (1, 1, 1) + b"totals 1.0 runs=" + b"9" * 4300 + b" skips=0 failures=0 last-success=0 last-failure=0\n",
+    EVENT % (1, 1, 1)
+    + b"totals 1.0 runs="
+    + b"9" * 4300
+    + b" skips=0 failures=0 last-success=0 last-failure=0\n",
     b"totals 1.0 runs=-1 skips=0 failures=0 last-success=nan last-failure=1e400\n",
     b"\n" * (1 << 18),
     b"\0" * (3 << 20),
@@ -451,13 +522,17 @@ def test_hostile_past_fails_no_job_and_no_view(lab, past):
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
 def test_any_exception_in_the_journal_fails_no_job(lab):
-    """The reader is loaded late, for a full journal: an upgrade may be replacing the package at that time."""
+    """The reader is loaded late, for a full journal: an upgrade may be replacing the package at
+    that time.
+    """
     fill(lab)
     hide = in_mounts(f"mount --bind /dev/null {reader.__file__}")
 
     result = lab.run("-v", "-n", "job", "--", "sh", "-c", "exit 3", prefix=hide)
 
-    assert result.returncode == 3 and b"the journal is not written: No module named" in result.stderr
+    assert (
+        result.returncode == 3 and b"the journal is not written: No module named" in result.stderr
+    )
 
 
 def test_totals_never_decrease_if_they_cannot_be_written(lab):
@@ -493,7 +568,9 @@ def test_run_of_many_names_writes_short_lines(lab):
 
     assert lab.run(*words, "true").returncode == 0
 
-    assert max(file.stat().st_size for file in (lab.directory / ".journals").rglob(".journal")) < 6000
+    assert (
+        max(file.stat().st_size for file in (lab.directory / ".journals").rglob(".journal")) < 6000
+    )
     assert lab.history()[0]["names"][-1] == "…"
 
 
@@ -510,21 +587,30 @@ def test_damaged_ticket_or_journal_hides_no_other(lab):
     result = lab.run("history", "--json")
 
     assert b'"good"' in result.stdout and b'"torn"' in result.stdout
-    assert result.returncode == 125 and result.stderr.startswith(b"solo: unreadable: cannot read the journal in ")
+    assert result.returncode == 125 and result.stderr.startswith(
+        b"solo: unreadable: cannot read the journal in "
+    )
     metrics = lab.run("metrics")
-    assert metrics.returncode == 125 and b'runs_total{name="good"' in metrics.stdout and result.stderr in metrics.stderr
+    assert (
+        metrics.returncode == 125
+        and b'runs_total{name="good"' in metrics.stdout
+        and result.stderr in metrics.stderr
+    )
 
 
 def test_history_is_in_order_over_the_end_of_summer_time(lab):
     lab.environment["TZ"] = "Europe/Berlin"
     lab.run("-n", "job", "true")
-    first, second = 1761438600, 1761441000  # 2025-10-26 00:30 and 01:10 UTC: 02:30 and then 02:10 there
+    first, second = (
+        1761438600,
+        1761441000,
+    )  # 2025-10-26 00:30 and 01:10 UTC: 02:30 and then 02:10 there
     lab.find_journal("job").write_bytes(EVENT % (second, second, 2) + EVENT % (first, first, 1))
 
     assert [row["token"] for row in lab.history()] == [1, 2]
 
 
-# --- clean --history --------------------------------------------------------------------------------------------------
+# --- clean --history------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("age", ["30", "0.5"])
@@ -547,13 +633,18 @@ def test_clean_removes_history_only_with_its_option(lab):
     kept = lab.history()
 
     assert lab.run("clean", "--history", "1h").stdout == b""
-    assert lab.run("clean", "--history", "0").stdout.splitlines() == [b"old: history removed", b"a/b: history removed"]
-    assert pick(kept, "name") == [("old",), ("a/b",), ("used",)] and pick(lab.history(), "name") == [("used",)]
+    assert lab.run("clean", "--history", "0").stdout.splitlines() == [
+        b"old: history removed",
+        b"a/b: history removed",
+    ]
+    assert pick(kept, "name") == [("old",), ("a/b",), ("used",)] and pick(
+        lab.history(), "name"
+    ) == [("used",)]
     finish(holder)
     assert lab.history()[0]["outcome"] == "ok"
 
 
-# --- users, descriptors, places ------------------------------------------------------------------------------------------------------
+# --- users, descriptors, places-------------------------------------------------------------------
 
 
 def test_journal_is_closed_while_the_command_runs(lab):

@@ -68,18 +68,28 @@ def test_directory_removed_by_the_job_is_not_created_again(lab):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("mode, uids", [(0o2770, [0, 0, 65534, 65534, 65533, 65533]), (0o1777, [0, 0])])
+@pytest.mark.parametrize(
+    "mode, uids", [(0o2770, [0, 0, 65534, 65534, 65533, 65533]), (0o1777, [0, 0])]
+)
 def test_group_shares_a_journal_and_sticky_users_do_not(common, mode, uids):
     common.directory.mkdir()
     os.chown(common.directory, 0, 65534)
     common.directory.chmod(mode)
     for uid in (0, 65534, 65533):
-        subprocess.run([common.script, "-n", "job", "true"], env=common.environment, user=uid, group=65534, check=True)
+        subprocess.run(
+            [common.script, "-n", "job", "true"],
+            env=common.environment,
+            user=uid,
+            group=65534,
+            check=True,
+        )
 
     events = dict(find_histories(str(common.directory), []))["job"].events
 
     assert [event.uid for event in events] == uids
-    assert sum(len(path.read_text().splitlines()) for path in common.directory.rglob(".journal")) == 6
+    assert (
+        sum(len(path.read_text().splitlines()) for path in common.directory.rglob(".journal")) == 6
+    )
 
 
 @pytest.mark.root

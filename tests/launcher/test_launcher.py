@@ -1,4 +1,6 @@
-"""The steps of a run: no message or listener changes its status, and its options alone decide what it hands down."""
+"""The steps of a run: no message or listener changes its status, and its options alone decide what
+it hands down.
+"""
 
 import re
 
@@ -31,11 +33,22 @@ def test_failed_import_for_a_message_does_not_end_launcher(lab, library, option)
 
 
 def test_variables_of_an_outer_run_do_not_reach_a_run_without_their_options(lab):
-    """Also if the outer run is of another host or an engine: only the options of a run say which of them apply."""
+    """Also if the outer run is of another host or an engine: only the options of a run say which of
+    them apply.
+    """
     lab.environment.update(SOLO_TTL="15", SOLO_VIA_KEY="solo/a", SOLO_MINE="kept")
     inner = "echo $SOLO_NAME-$SOLO_SLOT-$SOLO_TTL-$SOLO_VIA_KEY-$SOLO_MINE"
 
-    result = lab.run("-n", "a", "--slots", "2", "--", "sh", "-c", f"echo $SOLO_SLOT; $SOLO -n b -- sh -c '{inner}'")
+    result = lab.run(
+        "-n",
+        "a",
+        "--slots",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        f"echo $SOLO_SLOT; $SOLO -n b -- sh -c '{inner}'",
+    )
 
     assert result.stdout == b"0\nb----kept\n"
 

@@ -28,7 +28,10 @@ from fleet import find_children
 STUBBORN = 'trap "" TERM; echo $$; exec sleep 99'
 STAYS = "sh -c 'read line; echo stayed >>$LAB/log' <&3"  # until the test closes its stdin
 IGNORING_TERM = ("env", "--ignore-signal=TERM")
-BLOCKING_TERM = ("env", "--block-signal=TERM")  # what comes before the command waits for it is pending
+BLOCKING_TERM = (
+    "env",
+    "--block-signal=TERM",
+)  # what comes before the command waits for it is pending
 AWAIT_TERM = f"{sys.executable} -IS -c 'import signal; signal.sigwait([15]); print(\"term\")'"
 DAEMON = (
     "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); "
@@ -36,7 +39,7 @@ DAEMON = (
 )
 
 
-# --- --timeout ---------------------------------------------------------------------------------------------------
+# --- --timeout------------------------------------------------------------------------------------
 
 
 def test_command_within_its_timeout_gets_signals_and_causes_no_wakeups(lab, via):
@@ -47,11 +50,16 @@ def test_command_within_its_timeout_gets_signals_and_causes_no_wakeups(lab, via)
 
     assert count_switches(process.pid) == before and process.poll() is None
     process.send_signal(signal.SIGUSR1)
-    assert process.wait(PATIENCE) == 9 and lab.run("-t", "forever", "-n", "job", "true").returncode == 0
+    assert (
+        process.wait(PATIENCE) == 9
+        and lab.run("-t", "forever", "-n", "job", "true").returncode == 0
+    )
 
 
 def test_timeout_sends_sigterm_and_status_is_124(lab, via):
-    result = lab.run("-t", "1s", "-n", "job", "--", "sh", "-c", f"exec {AWAIT_TERM}", prefix=BLOCKING_TERM)
+    result = lab.run(
+        "-t", "1s", "-n", "job", "--", "sh", "-c", f"exec {AWAIT_TERM}", prefix=BLOCKING_TERM
+    )
 
     assert (result.returncode, result.stdout) == (124, b"term\n")
     assert re.fullmatch(rb"solo: job: timed out after 1s: ending pid \d+\n", result.stderr)
@@ -64,7 +72,10 @@ def test_timeout_kills_after_grace(lab, via):
 
 
 def test_timeout_continues_a_stopped_command(lab):
-    assert lab.run("-t", "1s", "-n", "job", "--", "sh", "-c", "kill -STOP $$; exit 0").returncode == 124
+    assert (
+        lab.run("-t", "1s", "-n", "job", "--", "sh", "-c", "kill -STOP $$; exit 0").returncode
+        == 124
+    )
 
 
 def test_timeout_does_not_include_the_wait(lab):
@@ -90,7 +101,7 @@ def test_full_stderr_does_not_delay_the_timeout(lab):
     os.close(full)
 
 
-# --- the SIG of --timeout, and the signal in the journal ------------------------------------------------------------
+# --- the SIG of --timeout, and the signal in the journal------------------------------------------
 
 IGNORING_INT = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
@@ -114,7 +125,9 @@ def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(lab):
     assert ended == (124, "timed out", signal.SIGKILL)
 
 
-@pytest.mark.parametrize("line", ["kill -STOP $$; exit 0", "sleep 99 & wait"], ids=["stopped", "tree"])
+@pytest.mark.parametrize(
+    "line", ["kill -STOP $$; exit 0", "sleep 99 & wait"], ids=["stopped", "tree"]
+)
 def test_signal_reaches_a_stopped_command_and_its_tree(lab, line):
     ended = end_by_timeout(lab, "USR1", "--tree", "-k", "1h", command=("sh", "-c", line))
 
@@ -126,15 +139,20 @@ def test_an_unknown_signal_is_refused(lab, typed):
     result = lab.run("-t", f"1s,{typed}", "-n", "job", "true")
 
     assert result.returncode == 125
-    assert result.stderr.decode() == f"solo: SIG of -t {typed}: not a signal (like INT, SIGHUP or 10)\n"
+    assert (
+        result.stderr.decode()
+        == f"solo: SIG of -t {typed}: not a signal (like INT, SIGHUP or 10)\n"
+    )
 
 
-# --- --tree ------------------------------------------------------------------------------------------------------
+# --- --tree---------------------------------------------------------------------------------------
 
 
 def start_daemon(lab, *words, then="exit 3"):
     """Start a command that leaves a daemon in a session of its own, with the pid `daemon`."""
-    process = lab.start(*words, "-n", "job", "--", "sh", "-c", f"{sys.executable} -IS -c '{DAEMON}' <&0; {then}")
+    process = lab.start(
+        *words, "-n", "job", "--", "sh", "-c", f"{sys.executable} -IS -c '{DAEMON}' <&0; {then}"
+    )
     process.daemon = int(read_line(process))
     return process
 
@@ -167,7 +185,18 @@ def test_sigterm_ends_the_whole_tree_even_after_the_command(lab, via):
 @pytest.mark.parametrize("then", ["exit 0", "exec sleep 99"])
 def test_timeout_or_sigterm_kills_the_whole_tree_after_grace(lab, via, then):
     limit, prefix = (("-t", "1s"), IGNORING_TERM) if then == "exit 0" else ((), ())
-    words = ("--tree", *limit, "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & {then}")
+    words = (
+        "--tree",
+        *limit,
+        "-k",
+        "300ms",
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        f"setsid sh -c '{STUBBORN}' & {then}",
+    )
     process = lab.start(*words, prefix=prefix)
     if not limit:
         read_line(process)
@@ -182,7 +211,16 @@ def test_timeout_or_sigterm_kills_the_whole_tree_after_grace(lab, via, then):
 def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
     """As one to a command that runs as another user."""
     words, denied = ("--tree", "-t", "1s", "-k", "1h"), inject(lab, "kill:error=EPERM", follow=True)
-    process = lab.start(*words, "-n", "job", "--", "sh", "-c", f"{AWAIT_TERM} & wait", prefix=(*BLOCKING_TERM, *denied))
+    process = lab.start(
+        *words,
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        f"{AWAIT_TERM} & wait",
+        prefix=(*BLOCKING_TERM, *denied),
+    )
 
     status, out, err = finish(process)
 
@@ -195,7 +233,9 @@ def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
 
 
 def test_other_signals_go_to_the_command_only(lab):
-    process = lab.hold("job", "--tree", script="trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait")
+    process = lab.hold(
+        "job", "--tree", script="trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait"
+    )
     process.send_signal(signal.SIGUSR1)
 
     assert process.wait(PATIENCE) == 4
@@ -236,8 +276,11 @@ def test_tree_spares_an_earlier_child_that_sends_no_signal_at_its_end(lab):
 @pytest.mark.tool("strace")
 def test_tree_holds_while_proc_cannot_be_listed(lab):
     blind = "strace -D -qq -o $LAB/trace -P /proc -e trace=openat -e inject=openat:error=ENFILE:when=2..4"
-    tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & kill -KILL \\$PPID; exit 3"  # the upper process lists it
-    shell = lab.start_shell(f'sleep 99 & echo $!; exec {blind} $SOLO --tree -n job -- sh -c "{tree}"')
+    # the upper process lists it
+    tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & kill -KILL \\$PPID; exit 3"
+    shell = lab.start_shell(
+        f'sleep 99 & echo $!; exec {blind} $SOLO --tree -n job -- sh -c "{tree}"'
+    )
     earlier = int(read_line(shell))
 
     assert shell.wait(PATIENCE) == 3
@@ -276,7 +319,15 @@ def test_descendant_gets_sigterm_once(lab):
         "import signal\nterm = {signal.SIGTERM}\nsignal.pthread_sigmask(signal.SIG_BLOCK, term)\nprint(flush=True)\n"
         "signal.sigwait(term)\nprint(signal.sigtimedwait(term, 1))\n"
     )
-    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f'{sys.executable} -IS -c "{helper}" & exec sleep 99')
+    process = lab.start(
+        "--tree",
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        f'{sys.executable} -IS -c "{helper}" & exec sleep 99',
+    )
     read_line(process)
     process.terminate()
 
@@ -296,13 +347,17 @@ def test_hang_up_from_a_process_ends_no_tree(lab):
 def until_taken(process):
     """Wait until both launchers of a tree have taken their signals and sleep again."""
     for pid in (process.pid, *find_children(process.pid)):
-        until(lambda: re.search(r"State:\tS(.*\n)*ShdPnd:\t0+\n", open(f"/proc/{pid}/status").read()))
+        until(
+            lambda: re.search(r"State:\tS(.*\n)*ShdPnd:\t0+\n", open(f"/proc/{pid}/status").read())
+        )
 
 
 def test_signal_of_a_descendant_ends_no_tree(lab):
     stays = "setsid sh -c 'echo; exec >&-; read line; echo stayed >>$LAB/log' <&3"
     sends = "{ trap '' TERM; read line; sh -c 'kill -TERM 0; echo $$; exec cat' <&3; }"
-    process = lab.hold("job", "--tree", script=f"exec 3<&0; {stays} | {sends}", start_new_session=True)
+    process = lab.hold(
+        "job", "--tree", script=f"exec 3<&0; {stays} | {sends}", start_new_session=True
+    )
     until_taken(process)
 
     assert finish(process)[0] == -signal.SIGTERM and lab.read_log() == ["stayed"]
@@ -310,7 +365,9 @@ def test_signal_of_a_descendant_ends_no_tree(lab):
 
 def test_inherited_ignored_signal_ends_no_tree(lab):
     ignoring = ("env", "--ignore-signal=INT")
-    process = lab.hold("job", "--tree", script=f"exec 3<&0; {STAYS} & echo $$; exit 0", prefix=ignoring)
+    process = lab.hold(
+        "job", "--tree", script=f"exec 3<&0; {STAYS} & echo $$; exit 0", prefix=ignoring
+    )
     until(lambda: read_state(process.child) == "gone")
     process.send_signal(signal.SIGINT)
     until_taken(process)
@@ -318,10 +375,12 @@ def test_inherited_ignored_signal_ends_no_tree(lab):
     assert finish(process)[0] == 0 and lab.read_log() == ["stayed"]
 
 
-# --- --no-orphan -------------------------------------------------------------------------------------------------
+# --- --no-orphan----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", ["--no-orphan", "--via socket", "--no-orphan --tree", "--flock log", "--fcntl log"])
+@pytest.mark.parametrize(
+    "line", ["--no-orphan", "--via socket", "--no-orphan --tree", "--flock log", "--fcntl log"]
+)
 def test_command_dies_with_its_launcher(lab, line):
     """Without these options an orphan keeps running. None may have a lock that no record shows."""
     words = line.split()
@@ -336,14 +395,16 @@ def test_command_dies_with_its_launcher(lab, line):
 def test_launcher_killed_early_starts_no_command(lab):
     """If the launcher dies before the child has set PR_SET_PDEATHSIG, the child ends by itself."""
     for delay in range(12):
-        holder = lab.start("--no-orphan", "-n", "job", "--", "sh", "-c", "echo $$ >>$LAB/log; exec sleep 99")
+        holder = lab.start(
+            "--no-orphan", "-n", "job", "--", "sh", "-c", "echo $$ >>$LAB/log; exec sleep 99"
+        )
         subprocess.run(["sleep", f"{0.008 + delay * 0.001}"])
         kill(holder)
         until(lambda: all(read_state(int(pid)) in ("gone", "Z") for pid in lab.read_log()))
     assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
 
 
-# --- little memory, and prctl(2) denied --------------------------------------------------------------------------
+# --- little memory, and prctl(2) denied-----------------------------------------------------------
 
 
 def deny(call):
@@ -371,30 +432,47 @@ def test_denied_sched_yield_changes_nothing(lab, words):
         assert (result.returncode, result.stdout, result.stderr) == (0, b"ran\n", b"")
 
 
-MORE = [pytest.param(words, marks=pytest.mark.full) for words in ((), ("--once-per", "1ms"), ("--slots", "2"))]
+MORE = [
+    pytest.param(words, marks=pytest.mark.full)
+    for words in ((), ("--once-per", "1ms"), ("--slots", "2"))
+]
 
 
 @pytest.mark.parametrize("words", [("-w", "1"), *MORE])
 def test_out_of_memory_is_one_line_and_125(lab, words):
-    """The limits rise from where Python itself starts, perhaps with messages of its own, to where the run succeeds."""
+    """The limits rise from where Python itself starts, perhaps with messages of its own, to where
+    the run succeeds.
+    """
     lab.run(*words, "-n", "job", "true")
     statuses = set()
-    lowest = 3_800_000 if sys.version_info >= (3, 11) else 2_400_000  # with less, Python 3.13 tries forever
+    lowest = (
+        3_800_000 if sys.version_info >= (3, 11) else 2_400_000
+    )  # with less, Python 3.13 tries forever
     for limit in range(lowest, 8_000_000, 40_000):
-        result = lab.run(*words, "-n", "job", "echo", preexec_fn=lambda: setrlimit(RLIMIT_DATA, (limit, limit)))
+        result = lab.run(
+            *words, "-n", "job", "echo", preexec_fn=lambda: setrlimit(RLIMIT_DATA, (limit, limit))
+        )
         if result.returncode == 125 and result.stdout:
             continue  # the launcher ended while its command ran, as if it was killed
         statuses.add(result.returncode)
         if result.returncode == -signal.SIGABRT:
             continue  # Python aborts: it takes many MemoryErrors at once for an endless recursion
         lines = result.stderr.replace(os.fsencode(sys.prefix), b"").splitlines()
-        steps = filter(lambda text: text.startswith(b'  File "'), lines)  # of a traceback of Python's own modules
+        steps = filter(
+            lambda text: text.startswith(b'  File "'), lines
+        )  # of a traceback of Python's own modules
         assert not any(b"solo" in step for step in steps), (limit, result.stderr)
         if result.returncode in (0, 125):
             own = list(filter(lambda text: text.startswith(b"solo: "), lines))
-            assert len(own) in ((1, 2) if result.returncode else (0,)), (limit, result.stderr)  # one of each process
+            assert len(own) in ((1, 2) if result.returncode else (0,)), (
+                limit,
+                result.stderr,
+            )  # one of each process
             assert not any(text.endswith(b": ") for text in own), (limit, result.stderr)
-        assert os.fsencode(ROOT / "solo") not in result.stderr and b"bug" not in result.stderr, (limit, result.stderr)
+        assert os.fsencode(ROOT / "solo") not in result.stderr and b"bug" not in result.stderr, (
+            limit,
+            result.stderr,
+        )
         if result.returncode == 0:
             break
 
@@ -409,8 +487,18 @@ def test_failed_import_is_one_line_and_125(lab):
     path = getattr(select, "__file__", None) or pytest.skip("select is built in")
     lab.orphan("job")
 
-    result = lab.run("--wait", "forever", "-n", "job", "true", prefix=inject(lab, "mmap:error=ENOMEM", paths=(path,)))
+    result = lab.run(
+        "--wait",
+        "forever",
+        "-n",
+        "job",
+        "true",
+        prefix=inject(lab, "mmap:error=ENOMEM", paths=(path,)),
+    )
 
     assert count_injected(lab)
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-    assert result.stderr.startswith(b"solo: cannot load a part of Python: ") and b"select" in result.stderr
+    assert (
+        result.stderr.startswith(b"solo: cannot load a part of Python: ")
+        and b"select" in result.stderr
+    )

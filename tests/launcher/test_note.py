@@ -1,4 +1,6 @@
-"""--note: where its text shows, which texts it accepts, and what becomes of one that another program wrote."""
+"""--note: where its text shows, which texts it accepts, and what becomes of one that another
+program wrote.
+"""
 
 import json
 import os
@@ -20,7 +22,7 @@ def find_busy_line(lab, *words):
     return result.stderr.decode()
 
 
-# --- where it shows ----------------------------------------------------------------------------------------------
+# --- where it shows-------------------------------------------------------------------------------
 
 
 def test_note_is_between_the_skips_and_the_wait(lab):
@@ -45,7 +47,9 @@ def test_note_of_each_nested_and_several_names_shows(lab):
     assert find_busy_line(lab).endswith(f": {NOTE}\n")  # at the parent of a nested name
     assert {row["name"]: row["note"] for row in lab.list()} == {"job/inner": NOTE, "other": NOTE}
     kill(holder)
-    assert ", whose launcher was killed" in (line := find_busy_line(lab)) and line.endswith(f": {NOTE}\n")
+    assert ", whose launcher was killed" in (line := find_busy_line(lab)) and line.endswith(
+        f": {NOTE}\n"
+    )
 
 
 def test_waiter_and_wait_print_the_note_of_the_holder(lab, via):
@@ -69,15 +73,22 @@ def test_views_have_the_notes_of_holders_and_waiters(lab, via):
     at = head.index("NOTE")
     assert [row[at:].startswith(note) for row, note in zip(rows, (NOTE, "me too"))] == [True] * 2
     assert [row["note"] for row in lab.list()] == [NOTE, "me too"]
-    assert f"\nnote:    {NOTE}\n" in shown and re.search(r"\nPLACE .* NOTE +COMMAND\n1 .* me too  +sh -c", shown)
+    assert f"\nnote:    {NOTE}\n" in shown and re.search(
+        r"\nPLACE .* NOTE +COMMAND\n1 .* me too  +sh -c", shown
+    )
     assert [known[key][0]["note"] for key in ("holds", "waiting")] == [NOTE, "me too"]
 
 
 def test_run_without_a_note_has_no_line_or_column_for_one(lab):
     holder = lab.hold("job")
 
-    assert b"\nnote" not in lab.find_hold("job").read_bytes() and find_busy_line(lab).endswith("exit 0)\n")
-    assert b"NOTE" not in lab.run("list").stdout + lab.run("show", "job").stdout + lab.run("history").stdout
+    assert b"\nnote" not in lab.find_hold("job").read_bytes() and find_busy_line(lab).endswith(
+        "exit 0)\n"
+    )
+    assert (
+        b"NOTE"
+        not in lab.run("list").stdout + lab.run("show", "job").stdout + lab.run("history").stdout
+    )
     assert [row["note"] for row in (*lab.list(), *lab.history())] == [None] * 3
     finish(holder)
     assert b" note=" not in lab.find_journal("job").read_bytes()
@@ -109,12 +120,14 @@ for act in (lambda: solo.Lock("job").acquire(), lambda: solo.run(["true"], name=
 
     assert lab.run_code(code)[1:] == (f"['{NOTE}']\n{NOTE} True\n{NOTE} True\n", "")
     finish(holder)
-    program = lab.start_code("with solo.Lock('job', note='mine'): print(flush=True); sys.stdin.read()")
+    program = lab.start_code(
+        "with solo.Lock('job', note='mine'): print(flush=True); sys.stdin.read()"
+    )
     read_line(program)
     assert find_busy_line(lab).endswith(": mine\n")
 
 
-# --- which texts it accepts --------------------------------------------------------------------------------------
+# --- which texts it accepts-----------------------------------------------------------------------
 
 BAD = ["", " ", "two\nlines", "\x1b[2J", "\u202e", "\u2028", "x" * 201, "é" * 201, b"\xff"]
 
@@ -144,7 +157,7 @@ def test_any_printable_line_is_shown_as_it_is_in_every_locale(lab, via, text, lo
     assert [row["note"] for row in lab.list()] == [text]
 
 
-# --- a note that another program wrote ---------------------------------------------------------------------------
+# --- a note that another program wrote------------------------------------------------------------
 
 
 def edit_file(path, old, new):
@@ -169,9 +182,15 @@ def test_hostile_note_of_a_record_or_journal_is_escaped_and_cut(lab):
     line = find_busy_line(lab)
 
     for row in (lab.list()[0], lab.history()[0]):
-        assert row["note"].startswith(WAS_ESCAPED + "xxx") and len(row["note"]) == 200 and row["note"].endswith("x…")
+        assert (
+            row["note"].startswith(WAS_ESCAPED + "xxx")
+            and len(row["note"]) == 200
+            and row["note"].endswith("x…")
+        )
         assert line.endswith(f": {row['note']}\n")
-    assert b"\x1b" not in b"".join(lab.run(*words).stdout for words in (["list"], ["show", "job"], ["history"]))
+    assert b"\x1b" not in b"".join(
+        lab.run(*words).stdout for words in (["list"], ["show", "job"], ["history"])
+    )
 
 
 @pytest.mark.parametrize("note", [b"", b"%FF%00", b"\xff\xfe", b"plain text"], ids=ascii)
@@ -199,4 +218,6 @@ def test_live_line_of_a_waiter_has_the_note(lab, terminal):
     waiting = terminal(*wide, lab.script, "--wait", "forever", "-n", "job", "true", TERM="xterm")
     waiting.wait_for(NOTE)
 
-    assert re.search(rf"solo: job: waiting for \d+s, 1st in the queue: [^\r]*: {NOTE}", waiting.screen.decode())
+    assert re.search(
+        rf"solo: job: waiting for \d+s, 1st in the queue: [^\r]*: {NOTE}", waiting.screen.decode()
+    )

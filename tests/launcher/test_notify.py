@@ -6,7 +6,17 @@ import shlex
 import signal
 
 import pytest
-from conftest import PATIENCE, count_injected, finish, inject, kill, list_open, read_state, until, wait_dead
+from conftest import (
+    PATIENCE,
+    count_injected,
+    finish,
+    inject,
+    kill,
+    list_open,
+    read_state,
+    until,
+    wait_dead,
+)
 from observed import parse_metrics
 
 from solo.history.usual import FEWEST
@@ -17,7 +27,9 @@ FAIL = ("-n", "job", "--", "sh", "-c", "exit 3")
 
 @pytest.fixture
 def notes(lab):
-    """Return a function that waits for a number of lines in the file `notes`, and returns all of them."""
+    """Return a function that waits for a number of lines in the file `notes`, and returns all of
+    them.
+    """
     path = lab.path / "notes"
 
     def read(count):
@@ -50,11 +62,27 @@ def find_unnotified(lab):
     "words, status, note",
     [
         ("-n job sh -c 'exit 3'", 3, "job|failed|3|job: pid N ended with exit status 3 after N"),
-        ("-n job sh -c 'kill -KILL $$'", -9, "job|signaled|137|job: pid N ended by SIGKILL after N"),
-        ("-n job -t 100ms sleep 99", 124, "job|timed out|124|job: pid N timed out and ended by SIGTERM after N"),
-        ("-n job nosuch", 127, "job|refused|127|not started: job: nosuch: command not found (in the PATH N)"),
+        (
+            "-n job sh -c 'kill -KILL $$'",
+            -9,
+            "job|signaled|137|job: pid N ended by SIGKILL after N",
+        ),
+        (
+            "-n job -t 100ms sleep 99",
+            124,
+            "job|timed out|124|job: pid N timed out and ended by SIGTERM after N",
+        ),
+        (
+            "-n job nosuch",
+            127,
+            "job|refused|127|not started: job: nosuch: command not found (in the PATH N)",
+        ),
         ("nosuch", 127, "|refused|127|not started: nosuch: command not found (in the PATH N)"),
-        ("-n job --slots 0 true", 125, "job|refused|125|not started: job: --slots must be at least 1"),
+        (
+            "-n job --slots 0 true",
+            125,
+            "job|refused|125|not started: job: --slots must be at least 1",
+        ),
     ],
 )
 def test_bad_end_is_notified(lab, notes, words, status, note):
@@ -70,7 +98,10 @@ def test_notification_reads_an_empty_stdin_and_its_output_is_discarded(lab, note
     line = "cat && head -c 100000000 /dev/zero; echo x >&2; $SOLO -n job true; echo $? >>$LAB/notes"
     result = lab.run("--notify", line, *FAIL)
 
-    assert notes(1) == ["0"] and (result.stdout, result.stderr) == (b"", b"")  # and the name was free
+    assert notes(1) == ["0"] and (result.stdout, result.stderr) == (
+        b"",
+        b"",
+    )  # and the name was free
 
 
 def test_skip_is_notified_with_its_holder(lab, via, notes):
@@ -95,7 +126,12 @@ def test_success_and_a_run_of_this_period_are_not_notified(lab, notes):
 
 def test_quiet_skip_is_notified_only_once_it_is_loud(lab, notes):
     lab.hold("job")
-    for words in (("-q",), ("--loud-after", "3"), ("-q", "--loud-after", "3"), ("-q", "--loud-after", "3")):
+    for words in (
+        ("-q",),
+        ("--loud-after", "3"),
+        ("-q", "--loud-after", "3"),
+        ("-q", "--loud-after", "3"),
+    ):
         lab.run(*words, "-E", "0", "--notify", WRITE, "-n", "job", "true")
 
     assert [note.split("|")[1:3] for note in notes(1)] == [["skipped", "75"]]
@@ -123,14 +159,19 @@ def test_notification_keeps_nothing_of_its_caller(lab, notes, ended, is_skipped)
     if holder:
         finish(holder)
 
-    assert (result.returncode, lab.run("-n", "job", "true").returncode) == (75 if is_skipped else 3, 0)
+    assert (result.returncode, lab.run("-n", "job", "true").returncode) == (
+        75 if is_skipped else 3,
+        0,
+    )
     watcher = int(open(f"/proc/{ended[0]}/stat").read().split()[3])
     for pid in (watcher, *ended):
         assert set(list_open(pid)) == {"/dev/null"}
     assert os.getsid(int(ended[0])) == watcher
     status = open(f"/proc/{ended[0]}/status").read()
     masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
-    ours = sum(1 << number - 1 for number in signal.valid_signals())  # posix_spawn(3) ignores one of libc's
+    ours = sum(
+        1 << number - 1 for number in signal.valid_signals()
+    )  # posix_spawn(3) ignores one of libc's
     assert (int(masks["SigBlk"], 16) & ours, int(masks["SigIgn"], 16) & ours) == (0, 0)
     assert find_unnotified(lab) == []
 
@@ -145,7 +186,17 @@ def test_notification_has_the_directory_and_umask_of_solo(lab, notes, is_skipped
     lab.run("--notify", "(pwd -P; umask) >>$LAB/notes", *FAIL, cwd=here, umask=0o027)
 
     assert notes(2) == [str(here), "0027"]
-    lab.run("--notify", "pwd >>$LAB/notes", "-n", "other", "--", "sh", "-c", f"rmdir {here}; false", cwd=here)
+    lab.run(
+        "--notify",
+        "pwd >>$LAB/notes",
+        "-n",
+        "other",
+        "--",
+        "sh",
+        "-c",
+        f"rmdir {here}; false",
+        cwd=here,
+    )
     assert notes(3)[2] == "/"  # as that directory is gone
 
 
@@ -177,7 +228,11 @@ def test_failed_notification_is_in_the_history_only(lab, line, reason):
     [row] = find_unnotified(lab)
     assert (result.returncode, result.stderr, row["reason"]) == (3, b"", f"--notify {reason}")
     metrics = parse_metrics(lab.run("metrics").stdout.decode())
-    assert metrics["solo_failures_total", "job", "file"] == metrics["solo_runs_total", "job", "file"] == 1
+    assert (
+        metrics["solo_failures_total", "job", "file"]
+        == metrics["solo_runs_total", "job", "file"]
+        == 1
+    )
     lab.hold("job")
     lab.run("--notify", line, "-n", "job", "true")
     until(lambda: len(find_unnotified(lab)) == 2)
@@ -187,7 +242,11 @@ def test_failed_notification_is_in_the_history_only(lab, line, reason):
 
 def test_hanging_notification_is_killed_with_its_group(lab, notes, ended):
     lab.hasten("solo.process.notify.LIMIT", 1)
-    lab.run("--notify", "trap '' TERM; sleep 600 & echo $$ >>$LAB/notes; echo $! >>$LAB/notes; wait", *FAIL)
+    lab.run(
+        "--notify",
+        "trap '' TERM; sleep 600 & echo $$ >>$LAB/notes; echo $! >>$LAB/notes; wait",
+        *FAIL,
+    )
     ended += notes(2)
 
     for pid in ended:
@@ -200,7 +259,9 @@ def test_daemon_of_a_notification_lives_on(lab, notes, ended):
     lab.run("--notify", "sleep 600 & echo $! >>$LAB/notes", *FAIL)
     ended += notes(1)
     lab.run("--notify", "exit 4", *FAIL)
-    until(lambda: find_unnotified(lab) and read_state(int(ended[0])) == "S")  # its pid is known before it sleeps
+    until(
+        lambda: find_unnotified(lab) and read_state(int(ended[0])) == "S"
+    )  # its pid is known before it sleeps
 
     assert len(find_unnotified(lab)) == 1
     assert lab.run("-n", "job", "true").returncode == 0
@@ -223,7 +284,9 @@ def test_failed_fork_is_in_the_history_only(lab):
 
 
 def start_with_fifo(lab, prefix=()):
-    """Start a run whose notification waits for a line in a FIFO. Return it once the notification runs."""
+    """Start a run whose notification waits for a line in a FIFO. Return it once the notification
+    runs.
+    """
     os.mkfifo(lab.path / "fifo")
     line = "echo start >>$LAB/notes; read line <$LAB/fifo; echo end >>$LAB/notes"
     process = lab.start("--notify", line, *FAIL, prefix=prefix)
@@ -279,6 +342,7 @@ def test_overdue_run_is_notified_once(lab, notes, options):
     run.stdin.close()
 
     assert re.fullmatch(
-        r"job\|overdue\|\|job: pid \d+ is overdue: it has run for \d+s, usually ([\d.]+m?s to )?[\d.]+m?s", note
+        r"job\|overdue\|\|job: pid \d+ is overdue: it has run for \d+s, usually ([\d.]+m?s to )?[\d.]+m?s",
+        note,
     )
     assert skipped.startswith("job|skipped|75|") and run.wait(PATIENCE) == 0 and len(notes(2)) == 2

@@ -10,12 +10,16 @@ from solo.errors import UsageError
 from solo.options import DIR, EXPLAIN, HELP, JSON, LAUNCHER_OPTIONS, ONCE_PER, PARTS, VERSION, VIA
 from solo.plan import Plan
 
-OPTIONS = [option for option in (*LAUNCHER_OPTIONS, *PARTS) if option not in (EXPLAIN, JSON, HELP, VERSION)]
+OPTIONS = [
+    option for option in (*LAUNCHER_OPTIONS, *PARTS) if option not in (EXPLAIN, JSON, HELP, VERSION)
+]
 PAIRS = list(itertools.combinations(OPTIONS, 2))
 
 
 def find_refusal(one, other):
-    """Return the start of the message that refuses a pair, by the table and the rules for --via socket; else None."""
+    """Return the start of the message that refuses a pair, by the table and the rules for --via
+    socket; else None.
+    """
     for option, beside in ((one, other), (other, one)):
         if beside.flag in option.excludes:
             return f"{option.title} and {beside.title} exclude each other"
@@ -32,7 +36,9 @@ REFUSED = [pair for pair in PAIRS if find_refusal(*pair)]
 
 
 def make_sets():
-    """Yield lists of options that all work together, until each pair that works was in one: a tenth as many runs as pairs."""
+    """Yield lists of options that all work together, until each pair that works was in one: a tenth
+    as many runs as pairs.
+    """
     left = [pair for pair in PAIRS if pair not in REFUSED]
     while left:
         chosen = list(left[0])
@@ -77,10 +83,16 @@ def test_refused_pair_of_options_is_a_usage_error(lab):
             read(lab, pair)
         messages[pair] = str(raised.value)
 
-    assert {pair: message for pair, message in messages.items() if not message.startswith(find_refusal(*pair))} == {}
+    assert {
+        pair: message
+        for pair, message in messages.items()
+        if not message.startswith(find_refusal(*pair))
+    } == {}
 
 
-@pytest.mark.parametrize("pair", REFUSED[::40], ids=lambda pair: "-".join(option.flag for option in pair))
+@pytest.mark.parametrize(
+    "pair", REFUSED[::40], ids=lambda pair: "-".join(option.flag for option in pair)
+)
 def test_refused_pair_of_options_runs_nothing(lab, pair):
     result = run_with(lab, pair)
 
@@ -88,7 +100,9 @@ def test_refused_pair_of_options_runs_nothing(lab, pair):
     assert result.stderr.decode().startswith(f"solo: {find_refusal(*pair)}")
 
 
-@pytest.mark.parametrize("options", list(make_sets()), ids=lambda options: "-".join(option.flag for option in options))
+@pytest.mark.parametrize(
+    "options", list(make_sets()), ids=lambda options: "-".join(option.flag for option in options)
+)
 def test_options_that_are_not_refused_work_together(lab, options):
     result = run_with(lab, options)
 
@@ -114,7 +128,14 @@ def test_option_given_twice_counts_once(lab):
 
 
 def test_invalid_slots_are_refused(lab):
-    bad = {"at least 1": ("0", "2,0"), "at most N": ("2,3",), "not a number": ("-1", "x", "9999999999")}
+    bad = {
+        "at least 1": ("0", "2,0"),
+        "at most N": ("2,3",),
+        "not a number": ("-1", "x", "9999999999"),
+    }
     for text, value in [(text, value) for text, values in bad.items() for value in values]:
         result = lab.run("--slots", value, "-n", "job", "true")
-        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
+        assert (result.returncode, result.stderr.count(b"\n")) == (
+            125,
+            1,
+        ) and text in result.stderr.decode()

@@ -40,7 +40,10 @@ def test_control_c_ends_a_waiter_and_a_command(lab, words, screen):
 def test_launcher_that_ends_at_once_is_reaped(lab):
     """Its SIGCHLD may come before process 1 waits for it."""
     for _ in range(20):
-        assert lab.run("-n", "job", "--", "nosuchcommand", prefix=INNER, timeout=PATIENCE).returncode == 127
+        assert (
+            lab.run("-n", "job", "--", "nosuchcommand", prefix=INNER, timeout=PATIENCE).returncode
+            == 127
+        )
 
 
 def test_signal_reaches_the_command_once(lab):
@@ -79,4 +82,7 @@ def test_fork_that_fails_is_one_line_and_125(lab):
     """With -D strace is no parent of its tracee, which keeps the pid 1."""
     result = lab.run("-n", "job", "true", prefix=(*INNER, *inject(lab, "clone:error=EAGAIN"), "-D"))
 
-    assert (result.returncode, result.stderr) == (125, b"solo: cannot fork: Resource temporarily unavailable\n")
+    assert (result.returncode, result.stderr) == (
+        125,
+        b"solo: cannot fork: Resource temporarily unavailable\n",
+    )

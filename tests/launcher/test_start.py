@@ -1,4 +1,6 @@
-"""Fork and exec: the command inherits what it would without solo, and starts only once it is recorded; tests/homes/ has more."""
+"""Fork and exec: the command inherits what it would without solo, and starts only once it is
+recorded; tests/homes/ has more.
+"""
 
 import json
 import os
@@ -13,7 +15,9 @@ from conftest import count_injected, finish, inject, write_program
 
 
 def read_signals(text, key="SigIgn"):
-    """Return the signals in a line of /proc/PID/status, without 32 and 33: posix_spawn(3) leaves those of glibc ignored."""
+    """Return the signals in a line of /proc/PID/status, without 32 and 33: posix_spawn(3) leaves
+    those of glibc ignored.
+    """
     text = text.decode() if isinstance(text, bytes) else text
     bits = int(re.search(rf"{key}:\s*(\w+)", text)[1], 16)
     return {number for number in range(1, 65) if bits >> number - 1 & 1} - {32, 33}
@@ -52,8 +56,20 @@ def test_failure_between_fork_and_exec_is_one_line_and_125(lab):
 
 
 def test_launchers_pid_in_environment_becomes_the_commands(lab):
-    rename = ("sh", "-c", 'LISTEN_PID=$$ LISTEN_PIDFDID=9 WATCHDOG_PID=$$ SYSTEMD_EXEC_PID=$$ exec "$@"', "sh")
-    show = ("-n", "job", "--", "sh", "-c", "echo $$ $LISTEN_PID $LISTEN_PIDFDID $WATCHDOG_PID $SYSTEMD_EXEC_PID")
+    rename = (
+        "sh",
+        "-c",
+        'LISTEN_PID=$$ LISTEN_PIDFDID=9 WATCHDOG_PID=$$ SYSTEMD_EXEC_PID=$$ exec "$@"',
+        "sh",
+    )
+    show = (
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "echo $$ $LISTEN_PID $LISTEN_PIDFDID $WATCHDOG_PID $SYSTEMD_EXEC_PID",
+    )
 
     output = lab.run(*show, prefix=rename).stdout.split()
     other = lab.run(*show, env={**lab.environment, "LISTEN_PID": "1"}).stdout.split()
@@ -103,7 +119,9 @@ def test_ignored_sigchld_is_inherited_and_hides_no_status(lab):
     def prepare():
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
-    result = lab.run("-n", "job", "--", "grep", "SigIgn", "/proc/self/status", "/missing", preexec_fn=prepare)
+    result = lab.run(
+        "-n", "job", "--", "grep", "SigIgn", "/proc/self/status", "/missing", preexec_fn=prepare
+    )
 
     assert (result.returncode, read_signals(result.stdout)) == (2, {signal.SIGCHLD})
 
@@ -129,17 +147,24 @@ def test_ten_thousand_arguments_arrive_and_are_recorded(lab):
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize(
-    "failure", ["pwrite64:error=ENOSPC:when=3+", "clone,clone3,fork:error=EAGAIN"], ids=["record", "fork"]
+    "failure",
+    ["pwrite64:error=ENOSPC:when=3+", "clone,clone3,fork:error=EAGAIN"],
+    ids=["record", "fork"],
 )
 def test_command_that_cannot_be_forked_or_recorded_never_starts(lab, failure):
-    """The third write puts the command's process into the place that was reserved for it in the record."""
+    """The third write puts the command's process into the place that was reserved for it in the
+    record.
+    """
     lab.run("-n", "job", "true")
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, failure))
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
     assert result.stderr.startswith(b"solo: job: cannot start echo: ")
-    assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
+    assert (
+        os.listdir(lab.directory / "job") == [".gate"]
+        and lab.run("-n", "job", "true").returncode == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,4 +192,7 @@ def test_script_removed_before_exec_is_not_found(lab):
 
     result = lab.run("-n", "job", script, prefix=gone)
 
-    assert (result.returncode, result.stderr.decode()) == (127, f"solo: {script}: No such file or directory\n")
+    assert (result.returncode, result.stderr.decode()) == (
+        127,
+        f"solo: {script}: No such file or directory\n",
+    )

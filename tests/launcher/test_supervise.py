@@ -1,4 +1,6 @@
-"""While the command runs: signals and stops are forwarded, once; its status is that of the launcher, which keeps nothing."""
+"""While the command runs: signals and stops are forwarded, once; its status is that of the
+launcher, which keeps nothing.
+"""
 
 import os
 import re
@@ -8,14 +10,25 @@ import subprocess
 import sys
 
 import pytest
-from conftest import LIVE, ROOT, count_injected, finish, inject, read_line, read_state, set_alarm, until, write_program
+from conftest import (
+    LIVE,
+    ROOT,
+    count_injected,
+    finish,
+    inject,
+    read_line,
+    read_state,
+    set_alarm,
+    until,
+    write_program,
+)
 from fleet import find_children
 
 PROBE = [sys.executable, "-IS", str(ROOT / "tests/probe.py")]
 CATCHABLE = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 
-# --- exit status -------------------------------------------------------------------------------------------------
+# --- exit status----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [0, 1, 75, 255])
@@ -25,7 +38,9 @@ def test_exit_status_passes_through(lab, status):
     assert (result.returncode, result.stdout, result.stderr) == (status, b"", b"")
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 11, 13, 14, 15, signal.SIGXFSZ, signal.SIGRTMIN, signal.SIGRTMAX])
+@pytest.mark.parametrize(
+    "number", [1, 2, 3, 6, 9, 11, 13, 14, 15, signal.SIGXFSZ, signal.SIGRTMIN, signal.SIGRTMAX]
+)
 def test_death_by_signal_is_mirrored(lab, number):
     reset = "" if number == signal.SIGKILL else f"_signal.signal({number}, _signal.SIG_DFL)"
     code = f"import os, _signal\n{reset}\nos.kill(os.getpid(), {number})"
@@ -46,17 +61,32 @@ def test_launcher_dumps_no_core(lab):
 
     status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
-    assert (status.si_code, status.si_status) == (os.CLD_KILLED, signal.SIGSEGV)  # and not CLD_DUMPED
+    assert (status.si_code, status.si_status) == (
+        os.CLD_KILLED,
+        signal.SIGSEGV,
+    )  # and not CLD_DUMPED
 
 
-# --- what the launcher keeps -------------------------------------------------------------------------------------
+# --- what the launcher keeps----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [(), ("--dir", "names")])
 def test_launcher_leaves_working_directory(lab, words):
     """Else it would keep the file system busy. A relative --dir is still found at the end."""
-    environment = {key: value for key, value in lab.environment.items() if key != "SOLO_DIR" or not words}
-    holder = lab.start(*words, "-n", "job", "--", "sh", "-c", "pwd; read line; exit 0", cwd=lab.path, env=environment)
+    environment = {
+        key: value for key, value in lab.environment.items() if key != "SOLO_DIR" or not words
+    }
+    holder = lab.start(
+        *words,
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "pwd; read line; exit 0",
+        cwd=lab.path,
+        env=environment,
+    )
 
     assert read_line(holder) == str(lab.path)
     until(lambda: os.readlink(f"/proc/{holder.pid}/cwd") == "/")
@@ -69,13 +99,20 @@ def test_launcher_that_cannot_leave_working_directory_stays(lab):
     """As in a chroot whose root directory it cannot search."""
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "chdir:error=EACCES"))
 
-    assert (result.returncode, result.stdout, result.stderr, count_injected(lab)) == (0, b"ran\n", b"", 1)
+    assert (result.returncode, result.stdout, result.stderr, count_injected(lab)) == (
+        0,
+        b"ran\n",
+        b"",
+        1,
+    )
 
 
 def test_launcher_stays_where_it_finds_its_library_by_a_relative_path(lab):
     """It may load more of it at the end."""
     head = f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {os.path.relpath(ROOT, lab.path)!r})\n"
-    lab.script = write_program(lab.path / "relative", head + (ROOT / "solo/__main__.py").read_text())
+    lab.script = write_program(
+        lab.path / "relative", head + (ROOT / "solo/__main__.py").read_text()
+    )
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", cwd=lab.path)
     read_line(holder)
     until(lambda: re.match(SIGNAL_WAIT, open(f"/proc/{holder.pid}/syscall").read()))
@@ -92,13 +129,17 @@ def test_launcher_keeps_no_pipe_of_its_caller(lab):
     finish(process)
 
 
-# --- when the launcher's own calls fail ------------------------------------------------------------------------------
+# --- when the launcher's own calls fail-----------------------------------------------------------
 
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize(
     "failure, paths",
-    [("openat:error=EMFILE", ["/proc/self/fd"]), ("flock:error=EIO:when=4+", []), ("rt_sigtimedwait:error=EINVAL", [])],
+    [
+        ("openat:error=EMFILE", ["/proc/self/fd"]),
+        ("flock:error=EIO:when=4+", []),
+        ("rt_sigtimedwait:error=EINVAL", []),
+    ],
     ids=["list descriptors", "unlock", "wait"],
 )
 def test_failure_around_the_command_changes_no_status(lab, failure, paths):
@@ -116,7 +157,9 @@ def test_failure_around_the_command_changes_no_status(lab, failure, paths):
 def test_failed_reaction_loses_one_signal_only(lab):
     """waitpid(2) fails for the stop of the command, not for its end."""
     prefix = inject(lab, "wait4:error=EINVAL:when=1")
-    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; kill -STOP $$; read line; exit 4", prefix=prefix)
+    process = lab.start(
+        "-n", "job", "--", "sh", "-c", "echo $$; kill -STOP $$; read line; exit 4", prefix=prefix
+    )
     child = int(read_line(process))
     until(lambda: read_state(child) == "T" and count_injected(lab))
 
@@ -128,7 +171,9 @@ def test_failed_reaction_loses_one_signal_only(lab):
 @pytest.mark.tool("strace")
 def test_denied_forwarding_ends_nothing(lab):
     """As with a command that sudo runs as another user."""
-    process = lab.hold("job", script="echo $$; read line; exit 4", prefix=inject(lab, "kill:error=EPERM"))
+    process = lab.hold(
+        "job", script="echo $$; read line; exit 4", prefix=inject(lab, "kill:error=EPERM")
+    )
 
     os.kill(find_children(process.pid)[0], signal.SIGTERM)
     until(lambda: count_injected(lab))
@@ -136,7 +181,7 @@ def test_denied_forwarding_ends_nothing(lab):
     assert finish(process)[0] == 4
 
 
-# --- signals -----------------------------------------------------------------------------------------------------
+# --- signals--------------------------------------------------------------------------------------
 
 
 def test_every_catchable_signal_is_forwarded_once_and_in_order(lab):
@@ -177,8 +222,9 @@ def test_signal_ends_only_the_waiter(lab):
 
 
 def test_signal_of_command_or_descendant_is_not_forwarded(lab):
-    # In a subshell of bash, $PPID and $$ are still the pids of the launcher and the command. The subshell lives until the
-    # launcher has taken its signal and sleeps again: of a dead sender nothing shows the parent.
+    # In a subshell of bash, $PPID and $$ are still the pids of the launcher and the command. The
+    # subshell lives until the launcher has taken its signal and sleeps again: of a dead sender
+    # nothing shows the parent.
     taken = "until grep -q 'State:.S' /proc/$PPID/status && grep -q 'ShdPnd:.0*$' /proc/$PPID/status; do :; done"
     traps = "trap 'echo own' USR1; trap 'echo of descendant' USR2; trap 'echo direct' HUP"
     script = f"{traps}; echo ready; kill -USR1 $PPID; (kill -USR2 $PPID; {taken}; kill -HUP $$); read line; echo done"
@@ -202,7 +248,9 @@ def test_signal_of_sibling_in_process_group_is_forwarded(lab):
 
 @pytest.fixture
 def catcher(lab):
-    """A function that starts a run whose command catches SIGUSR1, and that asserts at the end that it did."""
+    """A function that starts a run whose command catches SIGUSR1, and that asserts at the end that
+    it did.
+    """
     started = []
 
     def start(**options):
@@ -244,7 +292,8 @@ def test_signal_of_unreadable_sender_is_forwarded(lab, catcher):
 STOPPABLE = {"script": "echo $$; read line; exit 4", "preexec_fn": os.setpgrp}
 
 
-# In /proc/PID/syscall: the number of the call, and for the pause before the launcher stops a timeout as third argument.
+# In /proc/PID/syscall: the number of the call, and for the pause before the launcher stops a
+# timeout as third argument.
 SIGNAL_WAIT = r"%d " % {"x86_64": 128, "aarch64": 137}[os.uname().machine]
 PAUSE = SIGNAL_WAIT + r"(0x[0-9a-f]+ ){2}0x[1-9a-f]"
 KILL = r"%d " % {"x86_64": 62, "aarch64": 129}[os.uname().machine]
@@ -254,13 +303,19 @@ KILL = r"%d " % {"x86_64": 62, "aarch64": 129}[os.uname().machine]
 @pytest.mark.parametrize(
     "delay, call, receivers",
     [
-        ("rt_sigtimedwait:delay_exit=1500000:when=3", PAUSE, ["launcher"]),  # after SIGTSTP and SIGCHLD
+        (
+            "rt_sigtimedwait:delay_exit=1500000:when=3",
+            PAUSE,
+            ["launcher"],
+        ),  # after SIGTSTP and SIGCHLD
         ("rt_sigtimedwait:delay_exit=1500000:when=3", PAUSE, ["child", "launcher"]),
         ("kill:delay_enter=1500000:when=2", KILL, ["child", "launcher"]),  # the first one forwards
     ],
 )
 def test_launchers_own_stop_discards_no_sigcont(lab, delay, call, receivers):
-    """SIGCONT comes after the launcher has seen that its command stopped, and before it stops itself."""
+    """SIGCONT comes after the launcher has seen that its command stopped, and before it stops
+    itself.
+    """
     process = lab.hold("job", prefix=inject(lab, delay), **STOPPABLE)
     pids = {"child": process.child, "launcher": find_children(process.pid)[0]}
     os.kill(pids["launcher"], signal.SIGTSTP)
@@ -275,11 +330,17 @@ def test_launchers_own_stop_discards_no_sigcont(lab, delay, call, receivers):
 
 @pytest.mark.tool("strace")
 def test_stop_after_sigcont_stops_again(lab):
-    """Both come after the launcher has seen that its command stopped, and before it stops itself."""
+    """Both come after the launcher has seen that its command stopped, and before it stops
+    itself.
+    """
     process = lab.hold("job", prefix=inject(lab, "kill:delay_enter=1500000:when=2"), **STOPPABLE)
     child, [launcher] = process.child, find_children(process.pid)
     os.kill(launcher, signal.SIGTSTP)
-    until(lambda: read_state(child) == "T" and re.match(KILL, open(f"/proc/{launcher}/syscall").read()))
+    until(
+        lambda: (
+            read_state(child) == "T" and re.match(KILL, open(f"/proc/{launcher}/syscall").read())
+        )
+    )
 
     os.kill(child, signal.SIGCONT)
     for number in (signal.SIGCONT, signal.SIGTSTP):
@@ -369,5 +430,12 @@ def test_signals_and_statuses_pass_in_a_pid_namespace(lab):
     os.kill(find_children(shell)[0], signal.SIGTERM)
 
     assert finish(process)[1] == "6\n"
-    assert lab.run("-n", "job", "--", "sh", "-c", "(sleep 9 >/dev/null 2>&1 &) ; exit 8", prefix=words).returncode == 8
-    assert lab.run("-n", "job", "--", "sh", "-c", "kill -KILL $$", prefix=words).returncode == 128 + 9
+    assert (
+        lab.run(
+            "-n", "job", "--", "sh", "-c", "(sleep 9 >/dev/null 2>&1 &) ; exit 8", prefix=words
+        ).returncode
+        == 8
+    )
+    assert (
+        lab.run("-n", "job", "--", "sh", "-c", "kill -KILL $$", prefix=words).returncode == 128 + 9
+    )

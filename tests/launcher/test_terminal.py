@@ -1,4 +1,6 @@
-"""On a terminal: Ctrl-C, Ctrl-Z and fg, job control, window changes and hang-ups. A real pty, a real bash."""
+"""On a terminal: Ctrl-C, Ctrl-Z and fg, job control, window changes and hang-ups. A real pty, a
+real bash.
+"""
 
 import fcntl
 import os
@@ -46,7 +48,9 @@ def test_earlier_spelling_of_an_option_gets_a_line_on_a_terminal_only(terminal, 
 def test_control_c_ends_a_shell_loop(shell, words):
     """The launcher mirrors the death by SIGINT; an exit status would let bash continue the loop."""
     solo = " ".join(("$SOLO", *words))
-    shell.type(f"for i in 1 2 3; do {solo} -n job -- sh -c 'echo round $0; exec sleep 30' $i; done; echo left=$?\n")
+    shell.type(
+        f"for i in 1 2 3; do {solo} -n job -- sh -c 'echo round $0; exec sleep 30' $i; done; echo left=$?\n"
+    )
     shell.wait_for("\nround 1")
 
     shell.type("\x03")
@@ -82,7 +86,13 @@ def test_control_z_stops_both_and_fg_continues_both(shell, words, killed):
 
 def test_background_job_that_reads_stops_until_fg(shell, words):
     shell.type(f"{' '.join(('$SOLO', *words))} -n job -- sh -c 'read line; echo got $line' &\n")
-    until(lambda: (shell.type("jobs\n"), shell.wait_for("$ ", len(shell.screen)), b"Stopped" in shell.screen)[2])
+    until(
+        lambda: (
+            shell.type("jobs\n"),
+            shell.wait_for("$ ", len(shell.screen)),
+            b"Stopped" in shell.screen,
+        )[2]
+    )
     seen = len(shell.screen)
     shell.type("fg\n")
     shell.wait_for("got $line'", after=seen)  # bash prints the command that it continues
@@ -106,8 +116,12 @@ def test_window_change_reaches_command_once(terminal, lab, words):
 JOB_CONTROL = ("bash", "-m", "-c", "echo start; sleep 0.01 & wait; cat; echo end")
 
 
-@pytest.mark.parametrize("job, first, last", [(["tac"], "", "two\r\none"), (JOB_CONTROL, "start", "end")])
-def test_filter_or_shell_with_job_control_reads_the_terminal_to_its_end(terminal, lab, words, job, first, last):
+@pytest.mark.parametrize(
+    "job, first, last", [(["tac"], "", "two\r\none"), (JOB_CONTROL, "start", "end")]
+)
+def test_filter_or_shell_with_job_control_reads_the_terminal_to_its_end(
+    terminal, lab, words, job, first, last
+):
     screen = terminal(lab.script, *words, "-n", "job", *job)
     screen.wait_for(first)
     screen.type("one\ntwo\n\x04")
@@ -119,7 +133,16 @@ def test_filter_or_shell_with_job_control_reads_the_terminal_to_its_end(terminal
 def test_hang_up_ends_command_and_frees_the_name(terminal, lab, words):
     """With --tree also a helper in a session of its own."""
     helper = "setsid sleep 60 & " if words else ""
-    screen = terminal(lab.script, *words, "-n", "job", "--", "sh", "-c", f"{helper}echo pid $$; read line; sleep 60")
+    screen = terminal(
+        lab.script,
+        *words,
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        f"{helper}echo pid $$; read line; sleep 60",
+    )
     screen.wait_for("pid ")
     until(lambda: len(lab.list()) == 1)
 
@@ -134,7 +157,12 @@ def test_control_c_leaves_no_traceback(terminal, lab, words, moment):
     if moment == "waiting":
         lab.hold("job")
     screen = terminal(lab.script, *words, "-n", "job", "-w", "forever", "sleep", "60")
-    until(lambda: any(row["launcher"] == screen.pid and (row["child"] or moment == "waiting") for row in lab.list()))
+    until(
+        lambda: any(
+            row["launcher"] == screen.pid and (row["child"] or moment == "waiting")
+            for row in lab.list()
+        )
+    )
 
     screen.type("\x03")
 

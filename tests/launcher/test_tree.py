@@ -1,4 +1,6 @@
-"""The two processes of --tree: SIGKILL of either, and of the caller's process group, never starts a second tree."""
+"""The two processes of --tree: SIGKILL of either, and of the caller's process group, never starts a
+second tree.
+"""
 
 import os
 import shlex
@@ -10,21 +12,35 @@ from fcntl import LOCK_NB, LOCK_SH, flock
 
 import pytest
 import tally
-from conftest import NOBODY, PATIENCE, TESTS, finish, kill, read_line, read_state, until, wait_dead, write_program
+from conftest import (
+    NOBODY,
+    PATIENCE,
+    TESTS,
+    finish,
+    kill,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+    write_program,
+)
 from fleet import find_children
 from test_process_1 import INNER
 
 UPPER, LOWER, GROUP = "upper", "lower", "group"
 WITNESS = str(TESTS / "witness.sh")
 PROBE = (sys.executable, "-IS", TESTS / "probe.py", "signals")
-# A process in a session of its own, which ends once its stdin is closed; then the command ends, or goes on.
+# A process in a session of its own, which ends once its stdin is closed; then the command ends, or
+# goes on.
 DAEMON = 'setsid sh -c "echo \\$\\$; exec >&- 2>&-; read line" <&3 &'
 ENDS, STAYS = "exit 3", "read line; exit 3"
 
 
 @pytest.fixture
 def trees():
-    """Return pidfds: which of these processes still live after the test is killed. Another one may have the pid then."""
+    """Return pidfds: which of these processes still live after the test is killed. Another one may
+    have the pid then.
+    """
     made = []
     yield made
     for pidfd in made:
@@ -35,7 +51,9 @@ def trees():
 
 @pytest.fixture
 def plant(lab, trees):
-    """Return a function that starts a tree, as leader of a process group, with the pids `lower` and `daemon`."""
+    """Return a function that starts a tree, as leader of a process group, with the pids `lower` and
+    `daemon`.
+    """
 
     def start(*words, then=ENDS, **options):
         script = f"exec 3<&0; {DAEMON} {then}"
@@ -70,11 +88,13 @@ def find_ends(lab):
     return [row["outcome"] for row in lab.history() if row["outcome"] != "skipped"]
 
 
-# --- the name, the status, the history -----------------------------------------------------------------------------
+# --- the name, the status, the history------------------------------------------------------------
 
 
 @pytest.mark.parametrize("then", [ENDS, STAYS], ids=["command ended", "command runs"])
-@pytest.mark.parametrize("words", [(), ("--flock", "file"), ("--fcntl", "file")], ids=["plain", "flock", "fcntl"])
+@pytest.mark.parametrize(
+    "words", [(), ("--flock", "file"), ("--fcntl", "file")], ids=["plain", "flock", "fcntl"]
+)
 @pytest.mark.parametrize("victim", [UPPER, LOWER, GROUP])
 def test_name_is_held_until_the_last_descendant_has_ended(lab, plant, victim, words, then):
     process = plant(*words, then=then, cwd=lab.path)
@@ -91,7 +111,9 @@ def test_name_is_held_until_the_last_descendant_has_ended(lab, plant, victim, wo
     process.stdin.close()
     assert finish(waiter)[:2] == (0, "ran\n")
     assert process.wait(PATIENCE) == (3 if victim == LOWER else -signal.SIGKILL)
-    until(lambda: {"running", "unknown"}.isdisjoint(find_ends(lab)))  # the journal is written after the release
+    until(
+        lambda: {"running", "unknown"}.isdisjoint(find_ends(lab))
+    )  # the journal is written after the release
     assert find_ends(lab) == ["signaled" if victim == GROUP and then is STAYS else "failed", "ok"]
 
 
@@ -121,7 +143,9 @@ def test_status_is_that_of_the_command(lab, victim, script, status):
 
     assert process.returncode == status
     assert err == (
-        f"solo: job: its launcher, pid {lower}, was killed: waiting for pid {process.child}\n" if victim else ""
+        f"solo: job: its launcher, pid {lower}, was killed: waiting for pid {process.child}\n"
+        if victim
+        else ""
     )
 
 
@@ -155,7 +179,7 @@ def test_solo_run_returns_the_status_after_a_kill(lab):
         assert lab.run_code(code)[:2] == (0, "6\n")
 
 
-# --- what people see -----------------------------------------------------------------------------------------------
+# --- what people see------------------------------------------------------------------------------
 
 
 def test_launcher_that_people_see_is_the_process_they_started(lab, plant, via):
@@ -201,7 +225,7 @@ def test_descendant_is_refused_the_name_of_its_tree(lab, plant):
         until(lambda: lab.list() == [])
 
 
-# --- signals -------------------------------------------------------------------------------------------------------
+# --- signals--------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -241,7 +265,11 @@ def test_signal_that_a_killed_launcher_had_not_acted_on_is_not_lost(probed):
     os.kill(probed.lower, signal.SIGSTOP)
     until(lambda: read_state(probed.lower) == "T")
     os.kill(probed.pid, signal.SIGUSR1)
-    until(lambda: not int(open(f"/proc/{probed.pid}/status").read().split("ShdPnd:\t")[1].split()[0], 16))
+    until(
+        lambda: (
+            not int(open(f"/proc/{probed.pid}/status").read().split("ShdPnd:\t")[1].split()[0], 16)
+        )
+    )
     until(lambda: read_state(probed.pid) == "S")
 
     os.kill(probed.lower, signal.SIGKILL)
@@ -293,7 +321,7 @@ def test_stop_and_timeout_end_the_tree_after_a_kill(lab, plant, victim, then):
     until(lambda: find_ends(lab)[-1] == "timed out")
 
 
-# --- the tree ends with its launcher -------------------------------------------------------------------------------
+# --- the tree ends with its launcher--------------------------------------------------------------
 
 DIES = [
     *(("--no-orphan", victim, "file") for victim in (UPPER, LOWER, GROUP)),
@@ -305,7 +333,15 @@ DIES = [
 def test_tree_ends_before_the_next_run_starts(lab, plant, line, victim, via):
     process = plant(*line.split(), then="exec sleep 99")
     waiter = lab.start(
-        "-w", "forever", "--via", via, "-n", "job", "sh", "-c", f"kill -0 {process.daemon} && echo beside"
+        "-w",
+        "forever",
+        "--via",
+        via,
+        "-n",
+        "job",
+        "sh",
+        "-c",
+        f"kill -0 {process.daemon} && echo beside",
     )
 
     hit(process, victim)
@@ -338,10 +374,12 @@ def test_killed_waiter_leaves_the_queue(lab, victim, via):
     assert lab.run("-n", "job", "true").returncode == 0 and lab.read_log() == []
 
 
-# --- places --------------------------------------------------------------------------------------------------------
+# --- places---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("then", ["exit 3", 'trap "" TERM; echo; read line'], ids=["ends", "is killed"])
+@pytest.mark.parametrize(
+    "then", ["exit 3", 'trap "" TERM; echo; read line'], ids=["ends", "is killed"]
+)
 def test_holder_of_a_descriptor_from_outside_is_not_of_the_tree(lab, then):
     """The tree does not wait for it, and it outlives a tree that is killed."""
     tree = f"$SOLO hold --fd 9 other; {then}"
@@ -364,7 +402,9 @@ def test_holder_of_a_descriptor_from_outside_is_not_of_the_tree(lab, then):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 def test_process_1_goes_on_after_its_launcher_was_killed(lab):
-    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "echo; read line; exit 7", prefix=INNER)
+    process = lab.start(
+        "--tree", "-n", "job", "--", "sh", "-c", "echo; read line; exit 7", prefix=INNER
+    )
     read_line(process)
     [first] = find_children(process.pid)
     [lower] = find_children(first)
@@ -405,10 +445,21 @@ def test_tree_in_a_container_keeps_the_name_from_another_container(lab, victim):
 @pytest.mark.root
 @pytest.mark.tool("setpriv", "prlimit")
 def test_descriptors_on_their_way_are_no_obstacle(common):
-    """Descriptors in flight of one user, all together, may not be more than RLIMIT_NOFILE of the sender."""
+    """Descriptors in flight of one user, all together, may not be more than RLIMIT_NOFILE of the
+    sender.
+    """
     common.directory.mkdir()
     common.directory.chmod(0o1777)
-    limited = ("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "prlimit", "--nofile=24")
+    limited = (
+        "setpriv",
+        "--reuid",
+        str(NOBODY),
+        "--regid",
+        str(NOBODY),
+        "--clear-groups",
+        "prlimit",
+        "--nofile=24",
+    )
     started = [common.start("--tree", "-n", f"job{at}", "true", prefix=limited) for at in range(12)]
 
     assert [finish(process)[::2] for process in started] == [(0, "")] * 12
@@ -435,7 +486,9 @@ def test_alarm_from_before_the_exec_ends_waiter_and_command(lab):
 @pytest.mark.parametrize("variable", ["LISTEN_PID", "WATCHDOG_PID"])
 def test_pid_in_the_environment_becomes_that_of_the_command(lab, variable):
     script = f'export {variable}=$$; exec "$@"'
-    result = lab.run("--tree", "-n", "job", "sh", "-c", f"echo $$ ${variable}", prefix=("sh", "-c", script, "sh"))
+    result = lab.run(
+        "--tree", "-n", "job", "sh", "-c", f"echo $$ ${variable}", prefix=("sh", "-c", script, "sh")
+    )
 
     one, other = result.stdout.split()
     assert one == other
@@ -446,13 +499,18 @@ def test_caller_may_ignore_or_block_signals_of_children(lab):
     code = f"import os, signal, sys; {change}; os.execv(sys.argv[1], sys.argv[1:])"
     words = ("-n", "job", "grep", "-E", "SigBlk|SigIgn", "/proc/self/status")
 
-    tree, plain = [lab.run(*more, *words, prefix=(sys.executable, "-IS", "-c", code)) for more in (["--tree"], [])]
+    tree, plain = [
+        lab.run(*more, *words, prefix=(sys.executable, "-IS", "-c", code))
+        for more in (["--tree"], [])
+    ]
 
     assert tree.returncode == 0 and tree.stdout == plain.stdout
 
 
 def test_command_stays_in_the_session_and_group_of_the_caller(lab):
-    process = lab.start("--tree", "-n", "job", "sh", "-c", "echo $$; read line", start_new_session=True)
+    process = lab.start(
+        "--tree", "-n", "job", "sh", "-c", "echo $$; read line", start_new_session=True
+    )
     command = int(read_line(process))
     [lower] = find_children(process.pid)
 
@@ -467,7 +525,9 @@ def test_idle_pair_makes_no_system_call(lab):
     until(lambda: all(read_state(pid) == "S" for pid in pids))
 
     def count():
-        rows = [row for pid in pids for row in open(f"/proc/{pid}/status") if "ctxt_switches" in row]
+        rows = [
+            row for pid in pids for row in open(f"/proc/{pid}/status") if "ctxt_switches" in row
+        ]
         return [row.split()[1] for row in rows]
 
     before = count()
@@ -476,10 +536,10 @@ def test_idle_pair_makes_no_system_call(lab):
     assert count() == before
 
 
-# --- SIGKILL at each step, and at random ---------------------------------------------------------------------------
+# --- SIGKILL at each step, and at random----------------------------------------------------------
 
-# A launcher that counts the calls of Python functions in one of its two processes, and kills that at one of them. Without a
-# number it writes their count into a file.
+# A launcher that counts the calls of Python functions in one of its two processes, and kills that
+# at one of them. Without a number it writes their count into a file.
 STEPS = """
 import posix, sys
 from solo.process import pair
@@ -539,7 +599,9 @@ def test_sigkill_at_any_step_of_either_starts_no_second_tree(lab, whose):
     for point in tally.choose([f"step {number}" for number in range(1, steps + 1)], 12):
         process = start_traced(lab, whose, int(point.split()[1]), "traced")
         status = process.wait(PATIENCE)
-        successor = lab.start("-w", "forever", "-n", "job", WITNESS, "successor", "0", stdin=subprocess.DEVNULL)
+        successor = lab.start(
+            "-w", "forever", "-n", "job", WITNESS, "successor", "0", stdin=subprocess.DEVNULL
+        )
         assert successor.wait(PATIENCE) == 0, point
         killed += status == -signal.SIGKILL or b"was killed" in process.stderr.read()
         assert not [line for line in lab.read_log() if line.startswith("overlap")], point
@@ -572,7 +634,11 @@ def test_killed_pairs_never_overlap(lab):
         finish(process)
     log = lab.read_log()
     overlaps = [line for line in log if line.startswith("overlap")]
-    tally.add(launchers=2 * number + 2, commands=sum(line.startswith("start:") for line in log), kills=kills)
+    tally.add(
+        launchers=2 * number + 2,
+        commands=sum(line.startswith("start:") for line in log),
+        kills=kills,
+    )
     tally.add(overlaps=len(overlaps))
     assert not overlaps, f"SOLO_SEED={tally.SEED}"
     assert lab.list() == []

@@ -1,4 +1,6 @@
-"""The umask of a program does not narrow the modes of solo's directories and files: their owner must be able to open them."""
+"""The umask of a program does not narrow the modes of solo's directories and files: their owner
+must be able to open them.
+"""
 
 import pytest
 
@@ -26,7 +28,9 @@ def test_umask_narrows_no_directory_or_file_of_a_program(lab, umask):
 @pytest.mark.tool("unshare", "mount")
 def test_program_locks_where_the_kernel_does_not_show_its_umask(lab):
     """As before Linux 4.7."""
-    replace = 'grep -v ^Umask: /proc/$$/status >"$0" && mount --bind "$0" /proc/$$/status && exec "$@"'
+    replace = (
+        'grep -v ^Umask: /proc/$$/status >"$0" && mount --bind "$0" /proc/$$/status && exec "$@"'
+    )
     prefix = ("unshare", "--mount", "sh", "-c", replace, lab.path / "status")
 
     _, out, err = lab.run_code(HOLD, lab.directory, "027", prefix=prefix)
@@ -38,7 +42,9 @@ def test_program_locks_where_the_kernel_does_not_show_its_umask(lab):
 def test_umask_narrows_no_directory_in_a_home(lab):
     head = "from solo.directories import HOME_PLACE, make_home_directories\n"
 
-    ended = lab.run_code(f"{head}os.umask(0o777)\nmake_home_directories(sys.argv[1] + HOME_PLACE)", lab.path)
+    ended = lab.run_code(
+        f"{head}os.umask(0o777)\nmake_home_directories(sys.argv[1] + HOME_PLACE)", lab.path
+    )
 
     made = [lab.path / path for path in (".local", ".local/state", ".local/state/solo")]
     assert ended == (0, "", "") and [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3

@@ -1,4 +1,6 @@
-"""The model of the protocol, tests/model/solo.pml: Spin searches all its states. Each property finds a fault put into the model."""
+"""The model of the protocol, tests/model/solo.pml: Spin searches all its states. Each property
+finds a fault put into the model.
+"""
 
 import re
 import subprocess
@@ -7,11 +9,19 @@ from pathlib import Path
 import pytest
 
 MODEL = Path(__file__).with_name("solo.pml")
-STATES, ENDLESS = "-DSAFETY", "-DNP"  # search for failed assertions and stuck processes; for endless runs
+STATES, ENDLESS = (
+    "-DSAFETY",
+    "-DNP",
+)  # search for failed assertions and stuck processes; for endless runs
 
 MUTANTS = [
     ("orphan", "#define NAMES_LIVING(t) false", STATES, "assertion violated (running==1)"),
-    ("record", "STEP(go[me] = true); STEP(record[hold] = me + 1);", STATES, "assertion violated (n<(2*3))"),
+    (
+        "record",
+        "STEP(go[me] = true); STEP(record[hold] = me + 1);",
+        STATES,
+        "assertion violated (n<(2*3))",
+    ),
     (
         "order",
         ":: kind[n] == SEAT && LOCKED(n) && waiting == NONE -> obstacle = n; found = WAITER",
@@ -26,7 +36,9 @@ pytestmark = [pytest.mark.full, pytest.mark.tool("spin", "gcc", "/usr/include/st
 
 
 def search(model, folder, kind, crashes=1, level="-O0"):
-    """Return what the verifier of a model's text prints, compiled at a level of optimization and run in `folder`."""
+    """Return what the verifier of a model's text prints, compiled at a level of optimization and
+    run in `folder`.
+    """
     (folder / "solo.pml").write_text(model)
     commands = [
         ["spin", "-a", f"-DCRASHES={crashes}", "solo.pml"],
@@ -34,7 +46,9 @@ def search(model, folder, kind, crashes=1, level="-O0"):
         ["./pan", "-m10000", *(["-l"] if kind == ENDLESS else [])],
     ]
     for command in commands:
-        result = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        result = subprocess.run(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         assert result.returncode == 0, result.stdout
     return result.stdout
 
@@ -44,7 +58,9 @@ def test_model_keeps_the_promises(kind, crashes, tmp_path):
     found = search(MODEL.read_text(), tmp_path, kind, crashes, "-O1")
 
     assert "errors: 0" in found and "max search depth too small" not in found, found
-    assert re.findall(r"\((\d+) of \d+ states\)", found) == ["0"] * 3, "each step of the three processes is reached"
+    assert re.findall(r"\((\d+) of \d+ states\)", found) == ["0"] * 3, (
+        "each step of the three processes is reached"
+    )
 
 
 @pytest.mark.parametrize("name, line, kind, error", MUTANTS, ids=[mutant[0] for mutant in MUTANTS])

@@ -12,7 +12,9 @@ from conftest import PATIENCE, count_switches, finish, read_line, until, write_p
 def test_shared_holder_admits_only_shared(lab, via):
     lab.hold("job", "-s")
 
-    assert [lab.run("-n", "job", *words, "true").returncode for words in (("-s",), (), ("--slots", "9"))] == [0, 75, 75]
+    assert [
+        lab.run("-n", "job", *words, "true").returncode for words in (("-s",), (), ("--slots", "9"))
+    ] == [0, 75, 75]
 
 
 CONFLICTS = [  # (words of the holder, words of the contender, its status)
@@ -23,7 +25,9 @@ CONFLICTS = [  # (words of the holder, words of the contender, its status)
 
 
 @pytest.mark.parametrize("held, wanted, status", CONFLICTS)
-def test_nested_name_and_its_parents_conflict_unless_both_are_shared(lab, via, held, wanted, status):
+def test_nested_name_and_its_parents_conflict_unless_both_are_shared(
+    lab, via, held, wanted, status
+):
     lab.hold(*held.split())
 
     assert lab.run("-n", *wanted.split(), "true").returncode == status
@@ -63,7 +67,10 @@ def test_only_head_waiting_for_slots_wakes_and_seldom(lab, via):
     begin = time.monotonic()
     subprocess.run(["sleep", "1.5"])  # the claim is about a span of time
 
-    woken = [count_switches(process.pid, kind) - start for process, kind, start in zip(waiters, kinds, before)]
+    woken = [
+        count_switches(process.pid, kind) - start
+        for process, kind, start in zip(waiters, kinds, before)
+    ]
     assert woken[0] <= 6 * (time.monotonic() - begin) + 2 and woken[1:] == [0, 0, 0]
 
 
@@ -83,7 +90,9 @@ def test_slot_is_free_before_its_launcher_exits(lab, via):
 
 @pytest.mark.tool("strace")
 def test_waiter_sleeps_while_unexecuted_child_keeps_slot(lab):
-    """A launcher was killed just before its child's exec: until then the child has the descriptor, and with it the lock."""
+    """A launcher was killed just before its child's exec: until then the child has the descriptor,
+    and with it the lock.
+    """
     lab.hold("job", "--slots", "2")
     tool = write_program(lab.path / "tool", "#!/bin/sh\nexit 0\n")
     slow = f"strace -f -qq -o /dev/null -P {tool} -e trace=execve -e inject=execve:delay_enter=99000000".split()

@@ -1,4 +1,6 @@
-"""A reboot under another host name: what the last boot left is dead, and nothing else that only looks like it."""
+"""A reboot under another host name: what the last boot left is dead, and nothing else that only
+looks like it.
+"""
 
 import os
 import signal
@@ -19,12 +21,22 @@ MOUNTS = b"""\
 31 27 0:30 /@home /home rw - btrfs /dev/vdb rw,subvol=/@home
 """
 TESTS = [pytest.mark.root, pytest.mark.host, pytest.mark.tool("unshare", "mount", "faketime")]
-OLD = ("unshare", "--uts", "sh", "-c", 'hostname web3 && exec "$@"', "sh")  # its name before the boot
+OLD = (
+    "unshare",
+    "--uts",
+    "sh",
+    "-c",
+    'hostname web3 && exec "$@"',
+    "sh",
+)  # its name before the boot
 
 
 @pytest.mark.parametrize("mount, found", [("27", b"ext4"), ("31", b"btrfs"), ("2", b""), ("", b"")])
 def test_file_system_is_that_of_the_mount(mount, found):
-    assert boot.find_type(f"pos:\t0\nflags:\t02\nmnt_id:\t{mount}\nino:\t7\n".encode(), MOUNTS) == found
+    assert (
+        boot.find_type(f"pos:\t0\nflags:\t02\nmnt_id:\t{mount}\nino:\t7\n".encode(), MOUNTS)
+        == found
+    )
     assert boot.find_type(b"pos:\t0\nflags:\t02\n", MOUNTS) == b""
 
 
@@ -93,7 +105,9 @@ class TestBoot:
         leave_pid(local)
         prefix, gate = reboot(local), local.directory / "job/.gate"
         now = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
-        gate.write_bytes(gate.read_bytes().replace(now, (local.path / "boot_id").read_bytes().strip()))
+        gate.write_bytes(
+            gate.read_bytes().replace(now, (local.path / "boot_id").read_bytes().strip())
+        )
 
         assert try_job(local, *prefix)[0] == 75
 
@@ -110,13 +124,17 @@ class TestBoot:
         options = f"lowerdir={local.directory},upperdir=$LAB/over/up,workdir=$LAB/over/work"
         make = 'mkdir -p "$LAB/over" && mount -t tmpfs tmpfs "$LAB/over" && mkdir "$LAB/over/up" "$LAB/over/work"'
         overlay = in_mounts(f"{make} && mount -t overlay -o {options} overlay {local.directory}")
-        if subprocess.run([*overlay, "true"], env=local.environment, capture_output=True).returncode:
+        if subprocess.run(
+            [*overlay, "true"], env=local.environment, capture_output=True
+        ).returncode:
             pytest.skip("no overlay file system")
 
         assert try_job(local, *reboot(local), *overlay)[0] == 75
 
     def test_living_process_of_a_container_with_a_boot_id_of_its_own_holds(self, local):
-        """As in LXC; even if the clock was stepped, so that its ticket seems to be older than this boot."""
+        """As in LXC; even if the clock was stepped, so that its ticket seems to be older than this
+        boot.
+        """
         own = reboot(local)[: -len(STEPPED)]
         script = '"$SOLO" hold --pid $$ job && echo held && exec cat'
         process = local.start_words(*OLD, *INNER, *own, "sh", "-c", script)

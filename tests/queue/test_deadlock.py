@@ -1,6 +1,8 @@
-"""A contender that would wait for a run that waits for it is refused at once, with the circle in words.
+"""A contender that would wait for a run that waits for it is refused at once, with the circle in
+words.
 
-Each run holds its name, waits for a line on its stdin, and then waits for another name in a nested run.
+Each run holds its name, waits for a line on its stdin, and then waits for another name in a nested
+run.
 """
 
 import os
@@ -17,7 +19,9 @@ NESTED = "read go; $SOLO {wait} -n {wanted} -- echo ran; echo $?"
 
 
 def start(lab, held, wanted, *words, wait="-w forever", prefix=()):
-    """Start a run that holds `held`; told to go, it waits for `wanted` and prints `ran` and the nested status."""
+    """Start a run that holds `held`; told to go, it waits for `wanted` and prints `ran` and the
+    nested status.
+    """
     nested = f"echo; {NESTED.format(wait=wait, wanted=wanted)}"
     run = lab.start(*words, "-n", held, "--", *prefix, "sh", "-c", nested)
     read_line(run)
@@ -25,7 +29,9 @@ def start(lab, held, wanted, *words, wait="-w forever", prefix=()):
 
 
 def go(run, lab=None, wanted=None):
-    """Let the run wait for its second name; return once it is in the queue of `wanted`, if that is given."""
+    """Let the run wait for its second name; return once it is in the queue of `wanted`, if that is
+    given.
+    """
     before = lab.count_waiting(wanted) if lab else 0
     run.stdin.write(b"go\n")
     run.stdin.flush()
@@ -34,15 +40,21 @@ def go(run, lab=None, wanted=None):
 
 
 def refusal(name, *steps):
-    """Return the pattern of a message about a circle, from the holder of `name` over the names `steps` to us."""
-    waits = "".join(rf"held by pid \d+ \(.*\), in which pid \d+ waits for {step}, " for step in steps)
+    """Return the pattern of a message about a circle, from the holder of `name` over the names
+    `steps` to us.
+    """
+    waits = "".join(
+        rf"held by pid \d+ \(.*\), in which pid \d+ waits for {step}, " for step in steps
+    )
     return rf"solo: {name}: a deadlock: {waits}held by us \(pid \d+\)\n"
 
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_circle_of_any_number_of_runs_is_refused(lab, size):
     names = [f"d{number}" for number in range(size)]
-    *others, last = [start(lab, name, wanted) for name, wanted in zip(names, [*names[1:], names[0]])]
+    *others, last = [
+        start(lab, name, wanted) for name, wanted in zip(names, [*names[1:], names[0]])
+    ]
     for run, wanted in zip(others, names[1:]):
         go(run, lab, wanted)
 
@@ -55,7 +67,9 @@ def test_circle_of_any_number_of_runs_is_refused(lab, size):
 
 
 def test_circle_through_several_names_and_depths_is_refused(lab):
-    """One run holds two names; the other one waits two levels further down, for the parent of a nested name."""
+    """One run holds two names; the other one waits two levels further down, for the parent of a
+    nested name.
+    """
     first = start(lab, "a/x", "b", "-n", "c/y")
     inner = NESTED.format(wait="-w forever", wanted="c")
     nested = f"$SOLO -n e -- sh -c '$SOLO -n f -- sh -c \"echo; {inner}\"; :'; :"
@@ -77,7 +91,9 @@ def test_circle_through_kept_holds_is_refused(lab, keep):
     script = f"$SOLO hold {keep} {{held}} && echo && read go; $SOLO hold -w forever {keep} {{wanted}}; echo $?"
     script = f"exec 9>>$LAB/{{held}}.opened; {script}"
     pairs = [("da", "db"), ("db", "da")]
-    first, second = [lab.start_shell(script.format(held=held, wanted=wanted)) for held, wanted in pairs]
+    first, second = [
+        lab.start_shell(script.format(held=held, wanted=wanted)) for held, wanted in pairs
+    ]
     read_line(first), read_line(second)
     go(first, lab, "db")
 
@@ -142,7 +158,9 @@ def test_waiter_behind_others_is_refused(lab):
 
 
 def test_chain_without_a_circle_is_not_refused(lab):
-    """The last one holds nothing that another waits for, though it is in the way of one that waits for nothing of it."""
+    """The last one holds nothing that another waits for, though it is in the way of one that waits
+    for nothing of it.
+    """
     first, second = start(lab, "da", "db"), start(lab, "db", "dc")
     holder = lab.hold("dc")
     go(first, lab, "db")
@@ -203,7 +221,10 @@ def test_slot_behind_a_waiter_for_all_slots_is_refused(lab):
 
 
 def test_waiter_that_latest_supersedes_is_not_waited_for(lab):
-    first, second = start(lab, "da", "db", "-s"), start(lab, "db", "da", wait="-w forever -s --latest")
+    first, second = (
+        start(lab, "da", "db", "-s"),
+        start(lab, "db", "da", wait="-w forever -s --latest"),
+    )
     superseded = lab.start_waiter("da", tag="superseded")
     superseded.send_signal(signal.SIGSTOP)  # until then it would leave before or after we look
     go(first, lab, "db")
@@ -215,7 +236,8 @@ def test_waiter_that_latest_supersedes_is_not_waited_for(lab):
     assert finish(superseded)[0] == 75
 
 
-# What ends one wait of the circle: words of the first run, of its waiter, of the second one's waiter.
+# What ends one wait of the circle: words of the first run, of its waiter, of the second one's
+# waiter.
 ENDS = {
     "its time limit": ("--timeout 1m", "-w forever", "-w forever"),
     "its wait": ("", "-w 1m", "-w forever"),
@@ -227,7 +249,10 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_circle_that_opens_only_by_a_failure_is_refused(lab, end):
     words, theirs, ours = ENDS[end]
-    first, second = start(lab, "da", "db", *words.split(), wait=theirs), start(lab, "db", "da", wait=ours)
+    first, second = (
+        start(lab, "da", "db", *words.split(), wait=theirs),
+        start(lab, "db", "da", wait=ours),
+    )
     go(first, lab, "db")
 
     go(second)
@@ -236,7 +261,9 @@ def test_circle_that_opens_only_by_a_failure_is_refused(lab, end):
 
 
 def assert_refused(second, first):
-    """Assert that the second of two runs of `da` and `db` was refused, and the first acquires then."""
+    """Assert that the second of two runs of `da` and `db` was refused, and the first acquires
+    then.
+    """
     _, out, err = finish(second)
     assert out == "125\n" and re.fullmatch(refusal("da", "db"), err), err
     assert finish(first)[1] == "ran\n0\n"
@@ -259,7 +286,10 @@ def test_waiter_in_the_background_counts_as_waited_for(lab):
 
 def test_circle_through_two_directories_is_refused(lab):
     words = ("--dir", str(lab.path / "elsewhere"))
-    first, second = start(lab, "da", "db", *words), start(lab, "db", "da", wait=f"-w forever {' '.join(words)}")
+    first, second = (
+        start(lab, "da", "db", *words),
+        start(lab, "db", "da", wait=f"-w forever {' '.join(words)}"),
+    )
     go(first, lab, "db")
 
     go(second)
@@ -325,7 +355,10 @@ def test_programs_that_wait_for_each_other_are_refused(lab, kind):
 
     _, out, err = finish(second)
     words = out if kind == "program" else err
-    assert re.search(r"da: a deadlock: held by pid \d+ \(.*\), which waits for db, held by us \(pid \d+\)\n", words)
+    assert re.search(
+        r"da: a deadlock: held by pid \d+ \(.*\), which waits for db, held by us \(pid \d+\)\n",
+        words,
+    )
     assert finish(first)[1] == "ran\n"
 
 
@@ -384,12 +417,15 @@ asyncio.run(main())
 """
     status, out, err = lab.run_code(code)
 
-    assert (status, err) == (0, "") and {"waits": "SoloError", "limit": "Busy"}[loser] in out.split()
+    assert (status, err) == (0, "") and {"waits": "SoloError", "limit": "Busy"}[
+        loser
+    ] in out.split()
 
 
-# --- other users ----------------------------------------------------------------------------------------------------
+# --- other users----------------------------------------------------------------------------------
 
-# In a directory, publish a waiting ticket; then for each line with a pid and its start a hold of that process.
+# In a directory, publish a waiting ticket; then for each line with a pid and its start a hold of
+# that process.
 FORGER = """
 import fcntl, os, sys
 sys.path.insert(0, sys.argv[1])

@@ -1,5 +1,6 @@
-"""Directories: where names are, which other users are trusted with them, the names of commands without --name, and which
-orphans can be seen."""
+"""Directories: where names are, which other users are trusted with them, the names of commands
+without --name, and which orphans can be seen.
+"""
 
 import json
 import os
@@ -8,7 +9,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BLOCKING, NOBODY, copy_libraries, count_injected, finish, in_mounts, inject, kill, kill_both, until
+from conftest import (
+    BLOCKING,
+    NOBODY,
+    copy_libraries,
+    count_injected,
+    finish,
+    in_mounts,
+    inject,
+    kill,
+    kill_both,
+    until,
+)
 from observed import find_chain
 
 from solo.directories import open_base, open_parts
@@ -22,7 +34,9 @@ from solo.tickets import MOST_OPEN, FileQueue
 @pytest.mark.parametrize("environment", [{}, {"LC_ALL": "C.UTF-8"}])
 def test_missing_proc_is_refused(lab, environment):
     environment = {"PATH": os.environ["PATH"], "SOLO_DIR": str(lab.directory), **environment}
-    result = lab.run("-n", "job", "--", "echo", "ran", prefix=in_mounts("umount -l /proc"), env=environment)
+    result = lab.run(
+        "-n", "job", "--", "echo", "ran", prefix=in_mounts("umount -l /proc"), env=environment
+    )
 
     assert (result.returncode, result.stdout) == (125, b"")
     assert result.stderr == b"solo: cannot read /proc: No such file or directory\n"
@@ -30,32 +44,46 @@ def test_missing_proc_is_refused(lab, environment):
 
 @pytest.mark.tool("strace")
 def test_program_removed_before_naming_is_126(lab):
-    result = lab.run("/usr/bin/true", prefix=inject(lab, "openat:error=ENOENT", paths=["/usr/bin/true"]))
+    result = lab.run(
+        "/usr/bin/true", prefix=inject(lab, "openat:error=ENOENT", paths=["/usr/bin/true"])
+    )
 
-    assert (result.returncode, result.stderr) == (126, b"solo: /usr/bin/true: No such file or directory\n")
+    assert (result.returncode, result.stderr) == (
+        126,
+        b"solo: /usr/bin/true: No such file or directory\n",
+    )
 
 
 def test_typing_error_in_dir_makes_one_directory_and_verbose_says_so(lab):
-    """Its locks are others: a run with -v and doctor say that the directory is new. The option wins over SOLO_DIR."""
+    """Its locks are others: a run with -v and doctor say that the directory is new. The option wins
+    over SOLO_DIR.
+    """
     new, deep = lab.path / "typo", lab.path / "missing/typo"
     doctor = lab.run("--dir", new, "doctor").stdout.decode()
 
-    first, second, refused = (lab.run("-v", "--dir", path, "-n", "job", "true") for path in (new, new, deep))
+    first, second, refused = (
+        lab.run("-v", "--dir", path, "-n", "job", "true") for path in (new, new, deep)
+    )
 
     created = f"solo: created {new}, a new directory of names\n"
-    assert f"{new} does not exist: the first run makes it, and its locks exclude no run that uses another" in doctor
+    assert (
+        f"{new} does not exist: the first run makes it, and its locks exclude no run that uses another"
+        in doctor
+    )
     assert created in first.stderr.decode() and b"created" not in second.stderr
     assert (refused.returncode, deep.parent.exists()) == (125, False)
     assert (read_mode(new), (new / "job").is_dir(), lab.directory.exists()) == (0o700, True, False)
     assert lab.run("--dir", lab.path / "silent", "-n", "job", "true").stderr == b""
 
 
-# --- removed, created or failing meanwhile ---------------------------------------------------------------------------
+# --- removed, created or failing meanwhile--------------------------------------------------------
 
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize(
-    "missing, status", [("2", 0), ("2..3", 0), ("2+", 125)], ids=["made", "removed", "removed always"]
+    "missing, status",
+    [("2", 0), ("2..3", 0), ("2+", 125)],
+    ids=["made", "removed", "removed always"],
 )
 def test_removed_name_is_created_again(lab, missing, status):
     """`when` counts the calls of openat(2) on and in the base; the first one opens the base."""
@@ -64,7 +92,10 @@ def test_removed_name_is_created_again(lab, missing, status):
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=gone)
 
-    assert (result.returncode, result.stdout) == (status, b"" if status else b"ran\n") and count_injected(lab)
+    assert (result.returncode, result.stdout) == (
+        status,
+        b"" if status else b"ran\n",
+    ) and count_injected(lab)
     reason = f"solo: job: cannot use {lab.directory}/job: another process removed it\n"
     assert result.stderr.decode() == (reason if status else "")
 
@@ -82,7 +113,9 @@ def test_removed_name_is_created_again(lab, missing, status):
 def test_directory_failure_is_refused_in_one_line(lab, fault, name, message):
     lab.run("-n", "job", "true")
 
-    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, fault, paths=[lab.directory / name]))
+    result = lab.run(
+        "-n", "job", "--", "echo", "ran", prefix=inject(lab, fault, paths=[lab.directory / name])
+    )
 
     expected = f"solo: {message.format(base=lab.directory)}\n"
     assert (result.returncode, result.stdout, result.stderr.decode()) == (125, b"", expected)
@@ -92,35 +125,53 @@ def test_directory_failure_is_refused_in_one_line(lab, fault, name, message):
 def test_list_omits_name_removed_meanwhile(lab):
     lab.run("-n", "job", "true")
     lab.hold("other")
-    gone = inject(lab, f"openat:error=ENOENT:when={count_calls(lab, 'openat', 'job')}", paths=[lab.directory])
+    gone = inject(
+        lab, f"openat:error=ENOENT:when={count_calls(lab, 'openat', 'job')}", paths=[lab.directory]
+    )
 
     result = lab.run("list", prefix=gone)
 
-    assert (result.returncode, result.stderr, count_injected(lab)) == (0, b"", 1) and b"other" in result.stdout
+    assert (result.returncode, result.stderr, count_injected(lab)) == (
+        0,
+        b"",
+        1,
+    ) and b"other" in result.stdout
 
 
 def count_calls(lab, call, word):
     """Return how many times `solo list` makes `call` in the base until it is about `word`."""
     trace = lab.path / "trace"
-    lab.run("list", prefix=("strace", "-qq", "-o", trace, "-P", lab.directory, "-e", f"trace={call}"))
-    return 1 + next(at for at, made in enumerate(trace.read_text().splitlines()) if f'"{word}"' in made)
+    lab.run(
+        "list", prefix=("strace", "-qq", "-o", trace, "-P", lab.directory, "-e", f"trace={call}")
+    )
+    return 1 + next(
+        at for at, made in enumerate(trace.read_text().splitlines()) if f'"{word}"' in made
+    )
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("verb, reason", [("list", "Input/output error"), ("open", "Too many open files")])
+@pytest.mark.parametrize(
+    "verb, reason", [("list", "Input/output error"), ("open", "Too many open files")]
+)
 def test_list_reports_a_name_that_it_cannot_list_or_open(lab, verb, reason):
     lab.run("-n", "job", "true")
     lab.hold("other")
     if verb == "list":
         fault = inject(lab, "getdents64:error=EIO", paths=[lab.directory / "job"])
     else:
-        fault = inject(lab, f"openat:error=EMFILE:when={count_calls(lab, 'openat', 'job')}", paths=[lab.directory])
+        fault = inject(
+            lab,
+            f"openat:error=EMFILE:when={count_calls(lab, 'openat', 'job')}",
+            paths=[lab.directory],
+        )
 
     result = lab.run("list", prefix=fault)
 
     assert result.stderr.decode() == f"solo: job: cannot {verb} {lab.directory}/job: {reason}\n"
     assert (result.returncode, count_injected(lab)) == (125, 1)
-    assert b"other" in result.stdout or verb == "open"  # it may have no descriptor for others either
+    assert (
+        b"other" in result.stdout or verb == "open"
+    )  # it may have no descriptor for others either
 
 
 def test_list_omits_what_is_no_directory(lab):
@@ -183,7 +234,10 @@ HIDDEN = {  # prefixes of the holder and of the contender
 @pytest.mark.tool("unshare", "mount", "strace", "setpriv")
 @pytest.mark.parametrize("here, there", HIDDEN.values(), ids=HIDDEN)
 def test_orphan_holds_where_it_looks_like_another_process(shared, here, there):
-    if SHIFTED in (here, there) and subprocess.run([*SHIFTED, "true"], capture_output=True).returncode:
+    if (
+        SHIFTED in (here, there)
+        and subprocess.run([*SHIFTED, "true"], capture_output=True).returncode
+    ):
         pytest.skip("no time namespaces")
     copy_libraries(Path(shared.script).parent)
     shared.run("-n", "job", "true")  # the name is root's
@@ -273,8 +327,16 @@ def test_skipped_contender_and_clean_keep_unseen_orphan(lab):
     skipped = lab.run("-n", "job", "true")
     cleaned = lab.run("clean")
 
-    assert (skipped.returncode, skipped.stderr.count(b"\n")) == (75, 1) and b"has waited for" in skipped.stderr
-    assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (0, b"", b"", True)
+    assert (skipped.returncode, skipped.stderr.count(b"\n")) == (
+        75,
+        1,
+    ) and b"has waited for" in skipped.stderr
+    assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (
+        0,
+        b"",
+        b"",
+        True,
+    )
 
 
 @pytest.mark.host
@@ -307,7 +369,9 @@ def test_unseen_orphan_of_a_nested_name_is_reported_once(lab):
     tickets[1].write_bytes(tickets[0].read_bytes().replace(b"mode IX", b"mode X"))
 
     assert lab.run("-n", "up/job", "true").stderr.count(b"taking over") == 1
-    assert lab.run("-n", "up", "true").stderr.count(b"taking over") == 1  # that conflicts with its ticket of the parent
+    assert (
+        lab.run("-n", "up", "true").stderr.count(b"taking over") == 1
+    )  # that conflicts with its ticket of the parent
     assert lab.run("-n", "up", "-n", "up/job", "true").stderr == b""
 
 
@@ -323,7 +387,7 @@ def test_number_of_unseen_orphans_is_limited(lab, words):
     assert len(list(ticket.parent.glob(".hold.*"))) == MOST_OPEN and ticket.exists()
 
 
-# --- other users ---------------------------------------------------------------------------------------------------
+# --- other users----------------------------------------------------------------------------------
 # Real users attack a base of each kind.
 
 BASES = [
@@ -335,7 +399,9 @@ BASES = [
 
 
 def act_as_nobody(*words, **options):
-    return subprocess.run(words, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, **options)
+    return subprocess.run(
+        words, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, **options
+    )
 
 
 def make_base(lab, mode):
@@ -344,7 +410,9 @@ def make_base(lab, mode):
 
 
 def make_open_name(common):
-    """Make a sticky base, and in it a directory of `job` that belongs to root and in which every user can write."""
+    """Make a sticky base, and in it a directory of `job` that belongs to root and in which every
+    user can write.
+    """
     make_base(common, 0o1777)
     (common.directory / "job").mkdir()
     (common.directory / "job").chmod(0o1777)
@@ -377,7 +445,9 @@ def test_other_user_who_can_read_base_cannot_lock_gate_or_ticket(common):
     for file in (common.directory / "job/.gate", common.find_hold("job")):
         attack = act_as_nobody("flock", "--nonblock", file, "true")
         assert attack.returncode != 0 and b"Permission denied" in attack.stderr
-    assert act_as_nobody("flock", "--nonblock", common.directory, "true").returncode == 0  # it can lock the base itself
+    assert (
+        act_as_nobody("flock", "--nonblock", common.directory, "true").returncode == 0
+    )  # it can lock the base itself
     assert common.run("-n", "job", "true").returncode == 75 and finish(holder)[0] == 0
 
 
@@ -395,8 +465,16 @@ def test_first_use_tightens_modes_of_earlier_version(common):
 
     assert common.run("-n", "job", "true").returncode == 0
 
-    assert before.returncode == 0 and act_as_nobody("flock", "--nonblock", gate, "true").returncode != 0
-    assert [read_mode(path) for path in (gate.parent, gate, journal.parent, journal)] == [0o700, 0o600, 0o700, 0o600]
+    assert (
+        before.returncode == 0
+        and act_as_nobody("flock", "--nonblock", gate, "true").returncode != 0
+    )
+    assert [read_mode(path) for path in (gate.parent, gate, journal.parent, journal)] == [
+        0o700,
+        0o600,
+        0o700,
+        0o600,
+    ]
 
 
 def test_directory_of_user_keeps_its_mode(lab):
@@ -407,7 +485,10 @@ def test_directory_of_user_keeps_its_mode(lab):
     for words in (("-n", "www", "true"), ("-n", "www", "true"), ("list",)):
         assert lab.run(*words).returncode == 0
 
-    assert read_mode(lab.directory / "www") == 0o755 and read_mode(lab.directory / "www/.gate") == 0o600
+    assert (
+        read_mode(lab.directory / "www") == 0o755
+        and read_mode(lab.directory / "www/.gate") == 0o600
+    )
 
 
 @pytest.mark.root
@@ -430,7 +511,9 @@ def test_error_tells_root_to_run_as_the_user_of_a_base(common):
     for words in (("list",), ("-n", "job", "true")):
         result = common.run(*words)
         assert result.returncode == 125
-        assert f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode()
+        assert (
+            f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode()
+        )
 
 
 @pytest.mark.root
@@ -505,13 +588,17 @@ def test_journal_directory_of_other_user_is_not_used(shared):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("text", [b"0" + b"9" * 19 + b"\n", b"00" + b"9" * 18 + b"\n", b"9" * 2000, b""])
+@pytest.mark.parametrize(
+    "text", [b"0" + b"9" * 19 + b"\n", b"00" + b"9" * 18 + b"\n", b"9" * 2000, b""]
+)
 def test_garbage_of_other_user_in_gate_does_not_last(shared, text):
     shared.run("-n", "job", "true")
     gate = shared.directory / "job/.gate"
     act_as_nobody("sh", "-c", f"cat >{gate}", input=text, check=True)
 
-    tokens = [int(shared.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for _ in range(3)]
+    tokens = [
+        int(shared.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for _ in range(3)
+    ]
 
     assert len(set(tokens)) == 3 and tokens[-1] < 10**17
 
@@ -522,7 +609,9 @@ def test_ticket_of_other_user_does_not_use_up_numbers(shared, number):
     shared.run("-n", "job", "true")
     act_as_nobody("touch", shared.directory / f"job/.seat.{number}", check=True)
 
-    results = [shared.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN", user=NOBODY) for _ in range(3)]
+    results = [
+        shared.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN", user=NOBODY) for _ in range(3)
+    ]
 
     assert [result.returncode for result in results] == [0, 0, 0]
     tokens = [int(result.stdout) for result in results]
@@ -533,7 +622,11 @@ SHARED = "is shared: all users can read and block each name in it, and use each 
 TRUST = [
     (0o700, "ok", "no other user can read, block or change the locks in"),
     (0o755, "note", "other users can see which names there are in"),
-    (0o2770, "note", "is shared: the members of group root can read, block and remove each lock in it"),
+    (
+        0o2770,
+        "note",
+        "is shared: the members of group root can read, block and remove each lock in it",
+    ),
     (0o1777, "note", SHARED),
 ]
 
@@ -547,7 +640,9 @@ def test_doctor_says_what_other_users_can_do(lab, base, state, text):
     result = lab.run("doctor", "--json")
 
     findings = [row for row in json.loads(result.stdout) if row["check"] == "trust"]
-    assert result.returncode == 0 and any(row["state"] == state and text in row["text"] for row in findings), findings
+    assert result.returncode == 0 and any(
+        row["state"] == state and text in row["text"] for row in findings
+    ), findings
 
 
 @pytest.mark.root
@@ -555,7 +650,9 @@ def test_doctor_names_user_who_can_move_base_away(lab):
     make_base(lab, 0o700)
     os.chown(lab.path, NOBODY, NOBODY)
 
-    note = f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of"
+    note = (
+        f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of"
+    )
     assert note.encode() in lab.run("doctor").stdout
 
 
@@ -568,9 +665,13 @@ def test_waiter_acquires_after_holder_of_other_user(common, base, group, first, 
     os.chown(common.directory, 0, group)
     common.directory.chmod(base)
     common.run("-n", "job", "true")
-    holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first, group=NOBODY)
+    holder = common.start(
+        "-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first, group=NOBODY
+    )
     holder.stdout.readline()
-    waiter = common.start("--wait", "1m", "-n", "job", "--", "echo", "ran", user=second, group=NOBODY)
+    waiter = common.start(
+        "--wait", "1m", "-n", "job", "--", "echo", "ran", user=second, group=NOBODY
+    )
     until(lambda: common.count_waiting("job"))
 
     assert finish(holder)[0] == 0

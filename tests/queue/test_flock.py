@@ -1,4 +1,5 @@
-"""--flock and --fcntl: solo and the programs that lock with flock(2) or fcntl(2) exclude each other on a file of the user.
+"""--flock and --fcntl: solo and the programs that lock with flock(2) or fcntl(2) exclude each other
+on a file of the user.
 
 solo locks the file and never changes it. Each tool of TOOLS is the real one.
 """
@@ -13,7 +14,18 @@ import subprocess
 import sys
 
 import pytest
-from conftest import NOBODY, PATIENCE, do_when, finish, inject, is_blocked, need_tools, read_line, read_state, until
+from conftest import (
+    NOBODY,
+    PATIENCE,
+    do_when,
+    finish,
+    inject,
+    is_blocked,
+    need_tools,
+    read_line,
+    read_state,
+    until,
+)
 from fleet import find_children
 
 import solo
@@ -74,13 +86,17 @@ def hold_by(lab, tool, path, command=("sh", "-c", "echo; read line")):
 
 def try_tool(tool, path):
     """Return whether the tool runs a command under its lock at once."""
-    done = subprocess.run([*TOOLS[tool][1], path, "echo", "ran"], capture_output=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [*TOOLS[tool][1], path, "echo", "ran"], capture_output=True, stdin=subprocess.DEVNULL
+    )
     assert (done.stdout == b"ran\n") == (done.returncode == 0)
     return done.returncode == 0
 
 
 @pytest.mark.parametrize("option", ["--flock", "--fcntl"])
-def test_tool_and_solo_exclude_each_other_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
+def test_tool_and_solo_exclude_each_other_by_the_option_for_its_kind_of_lock(
+    lab, tool, path, option
+):
     holder = hold_by(lab, tool, path)
 
     result = lab.run(option, path, "-n", "job", "echo", "ran")
@@ -90,10 +106,20 @@ def test_tool_and_solo_exclude_each_other_by_the_option_for_its_kind_of_lock(lab
     finish(own)
 
     if option == TOOLS[tool][0]:
-        assert (result.returncode, result.stdout, result.stderr.count(b"\n"), is_excluded) == (75, b"", 1, True)
+        assert (result.returncode, result.stdout, result.stderr.count(b"\n"), is_excluded) == (
+            75,
+            b"",
+            1,
+            True,
+        )
         assert f"solo: job: {path}: busy: locked by pid ".encode() in result.stderr
     else:
-        assert (result.returncode, result.stdout, result.stderr, is_excluded) == (0, b"ran\n", b"", False)
+        assert (result.returncode, result.stdout, result.stderr, is_excluded) == (
+            0,
+            b"ran\n",
+            b"",
+            False,
+        )
     assert try_tool(tool, path)
 
 
@@ -108,7 +134,9 @@ def test_verbose_flock_names_a_holder_by_fcntl_and_the_remedy(lab, tool, path):
     [line] = [text for text in result.stderr.decode().splitlines() if "holds a lock" in text]
     call = kind.strip("-") + "(2)"
     assert line.startswith(f"solo: {path}: pid ")
-    assert line.endswith(f" holds a lock of {call}, which {other} does not exclude (use {kind} {path})")
+    assert line.endswith(
+        f" holds a lock of {call}, which {other} does not exclude (use {kind} {path})"
+    )
     assert (result.returncode, quiet.returncode, quiet.stderr) == (0, 0, b"")
 
 
@@ -119,7 +147,9 @@ def test_lock_of_a_part_of_the_file_excludes_solo(lab, path):
     assert lab.run("--fcntl", path, "-n", "job", "true").returncode == 75
 
 
-@pytest.mark.parametrize("words", [("-w", "100ms"), ("-v", "-w", "100ms"), ("-w", "0"), ("--replace",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [("-w", "100ms"), ("-v", "-w", "100ms"), ("-w", "0"), ("--replace",)], ids=" ".join
+)
 @ONE_OF_EACH
 def test_wait_for_the_file_ends(lab, tool, path, words):
     holder = hold_by(lab, tool, path)
@@ -168,7 +198,9 @@ def test_several_files_are_locked_in_one_order(lab):
     one, two = lab.path / "one", lab.path / "two"
     wanted = [("--fcntl", one), ("--flock", two), ("--flock", one), ("--fcntl", two)]
     launchers = [
-        lab.start("-w", "forever", *sum(wanted[:: 1 - 2 * (number % 2)], ()), "-n", f"{number}", "true")
+        lab.start(
+            "-w", "forever", *sum(wanted[:: 1 - 2 * (number % 2)], ()), "-n", f"{number}", "true"
+        )
         for number in range(12)
     ]
 
@@ -178,7 +210,9 @@ def test_several_files_are_locked_in_one_order(lab):
 @ONE_OF_EACH
 def test_file_replaced_during_the_wait_is_opened_again(lab, tool, path):
     holder = hold_by(lab, tool, path)
-    waiter = lab.start("-w", "forever", TOOLS[tool][0], path, "-n", "job", "--", "sh", "-c", "echo; read line")
+    waiter = lab.start(
+        "-w", "forever", TOOLS[tool][0], path, "-n", "job", "--", "sh", "-c", "echo; read line"
+    )
     until(lambda: lab.list("job") and is_blocked(waiter.pid))
     path.unlink()
     path.touch()
@@ -220,7 +254,12 @@ def test_verbose_flock_is_silent_without_such_a_holder(lab, path):
     hold_by(lab, "lockf of Python", lab.path / "other")
     run = (lab.script, "-v", "--flock", path, "-n", "job", "true")
 
-    for words in ([], [lab.script, "-n", "outer", "--fcntl", path], ["lckdo", path], ["s6-setlock", path]):
+    for words in (
+        [],
+        [lab.script, "-n", "outer", "--fcntl", path],
+        ["lckdo", path],
+        ["s6-setlock", path],
+    ):
         text = subprocess.run([*words, *run], env=lab.environment, capture_output=True).stderr
         assert b"started true" in text and b"holds a lock" not in text
 
@@ -228,16 +267,24 @@ def test_verbose_flock_is_silent_without_such_a_holder(lab, path):
 def test_busy_line_names_the_holder(lab, path):
     """fcntl(2) has the pid of a classic lock only, so the holder of --fcntl is found by /proc."""
     theirs = hold_by(lab, "lockf of Python", path)
-    assert f"locked by pid {theirs.pid} (python".encode() in lab.run("--fcntl", path, "-n", "one", "true").stderr
+    assert (
+        f"locked by pid {theirs.pid} (python".encode()
+        in lab.run("--fcntl", path, "-n", "one", "true").stderr
+    )
     finish(theirs)
 
     own = lab.hold("job", "--fcntl", path)
-    assert f"locked by pid {own.pid} (solo)".encode() in lab.run("--fcntl", path, "-n", "two", "true").stderr
+    assert (
+        f"locked by pid {own.pid} (solo)".encode()
+        in lab.run("--fcntl", path, "-n", "two", "true").stderr
+    )
     assert lab.run("--flock", path, "-n", "two", "true").returncode == 0
 
 
 def test_busy_line_names_the_process_that_inherited_the_lock(lab, path):
-    """Two lockers are gone, and each has left the lock to another process: /proc/PID/fdinfo tells these apart."""
+    """Two lockers are gone, and each has left the lock to another process: /proc/PID/fdinfo tells
+    these apart.
+    """
     script = f"exec 9<{path}; (flock -s 9 & echo $!; wait); exec cat"
     heirs = [lab.start_words("sh", "-c", script) for _ in range(2)]
     lockers = {int(read_line(heir)): heir for heir in heirs}
@@ -245,7 +292,10 @@ def test_busy_line_names_the_process_that_inherited_the_lock(lab, path):
 
     while lockers:
         busy = lab.run("--flock", path, "-n", "job", "true").stderr.decode()
-        heir, locker = map(int, re.search(r"pid (\d+) \(cat\), which inherited the lock of pid (\d+)", busy).groups())
+        heir, locker = map(
+            int,
+            re.search(r"pid (\d+) \(cat\), which inherited the lock of pid (\d+)", busy).groups(),
+        )
         assert lockers[locker].pid == heir
         finish(lockers.pop(locker))
     assert lab.run("--flock", path, "-n", "job", "true").returncode == 0
@@ -281,7 +331,10 @@ def test_directory_can_be_locked_by_flock(lab):
     finish(holder)
     lab.hold("up/job", "--flock", lab.path)
 
-    assert f"solo: up/job: {lab.path}: busy: locked by pid ".encode() in busy.stderr and not try_tool("flock", lab.path)
+    assert (
+        f"solo: up/job: {lab.path}: busy: locked by pid ".encode() in busy.stderr
+        and not try_tool("flock", lab.path)
+    )
 
 
 @pytest.mark.root
@@ -294,12 +347,18 @@ def test_read_permission_is_enough_but_for_an_exclusive_lock_of_fcntl(shared):
     )
 
     assert (by_flock.returncode, shared_fcntl.returncode, exclusive.returncode) == (0, 0, 125)
-    assert b"cannot be opened for writing, as an exclusive lock needs: Permission denied" in exclusive.stderr
+    assert (
+        b"cannot be opened for writing, as an exclusive lock needs: Permission denied"
+        in exclusive.stderr
+    )
 
 
 def test_same_file_by_several_paths_and_both_options_is_locked_once_per_kind(lab, path):
     os.link(path, link := lab.path / "link")
-    holder = lab.hold("job", *("--flock", path, "--fcntl", path, "--fcntl", path, "--flock", link, "--fcntl", link))
+    holder = lab.hold(
+        "job",
+        *("--flock", path, "--fcntl", path, "--fcntl", path, "--flock", link, "--fcntl", link),
+    )
 
     assert not try_tool("lockf of Python", path) and not try_tool("flock", path)
     finish(holder)
@@ -326,7 +385,11 @@ def test_command_may_be_the_locked_script_but_for_an_exclusive_lock_of_fcntl(lab
     busy = lab.run("--fcntl", script, script)
 
     assert (busy.returncode, busy.stdout) == (126, b"") and b"Text file busy" in busy.stderr
-    assert lab.run("-s", "--fcntl", script, script).stdout == lab.run("--flock", script, script).stdout == b"ran\n"
+    assert (
+        lab.run("-s", "--fcntl", script, script).stdout
+        == lab.run("--flock", script, script).stdout
+        == b"ran\n"
+    )
 
 
 INHERITED = (
@@ -357,7 +420,9 @@ def test_lock_held_by_an_ancestor_or_inherited_is_refused(lab, path, option, out
     elif outer[0] != sys.executable:
         need_tools(outer[0])
     words = (lab.script, "-w", "forever", option, path, "-n", "job", "true")
-    result = subprocess.run([*outer, path, *words], env=lab.environment, capture_output=True, timeout=PATIENCE)
+    result = subprocess.run(
+        [*outer, path, *words], env=lab.environment, capture_output=True, timeout=PATIENCE
+    )
 
     assert result.returncode == 125 and text.encode() in result.stderr
 
@@ -385,7 +450,13 @@ def test_wait_covers_name_and_file(lab, path):
     waiter = lab.start("-w", "forever", "--flock", path, "-n", "job", "--", "sh", "-c", "echo ran")
     until(lambda: lab.count_waiting("job"))
     finish(holder)
-    until(lambda: len(lab.list()) == 1 and lab.list()[0]["state"] == "held" and lab.list()[0]["child"] is None)
+    until(
+        lambda: (
+            len(lab.list()) == 1
+            and lab.list()[0]["state"] == "held"
+            and lab.list()[0]["child"] is None
+        )
+    )
 
     locker.stdin.close()
 
@@ -407,15 +478,24 @@ def test_wait_ends_if_its_time_passed_before_the_file(lab, path):
 def test_missing_file_is_created_with_the_callers_umask(lab, option):
     path = lab.path / "new"
 
-    assert lab.run(option, path, "-n", "job", "true", preexec_fn=lambda: os.umask(0o027) and None).returncode == 0
+    assert (
+        lab.run(
+            option, path, "-n", "job", "true", preexec_fn=lambda: os.umask(0o027) and None
+        ).returncode
+        == 0
+    )
 
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o640)
 
 
 UNLOCKABLE = [("--flock", os.mkfifo, "neither a file nor a directory")]
-UNLOCKABLE += [("--fcntl", make, "is not a file, so fcntl(2) cannot lock it") for make in (os.mkfifo, os.mkdir)]
+UNLOCKABLE += [
+    ("--fcntl", make, "is not a file, so fcntl(2) cannot lock it") for make in (os.mkfifo, os.mkdir)
+]
 for option in ("--flock", "--fcntl"):
-    UNLOCKABLE.append((option, lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"))
+    UNLOCKABLE.append(
+        (option, lambda path: path.symlink_to("/nonexistent/file"), "points to nothing")
+    )
     UNLOCKABLE.append((option, lambda path: None, "No such file or directory"))
 
 
@@ -427,7 +507,10 @@ def test_unlockable_path_is_one_line_and_125(lab, option, make, text):
 
     result = lab.run(option, path, "-n", "job", "true")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and text in result.stderr.decode()
     assert lab.run("-n", "job", "true").returncode == 0
 
 
@@ -436,10 +519,14 @@ def test_loud_after_counts_the_skips_and_the_hold_of_the_file(lab, path):
     quiet, words = ("-q", "-E", "0", "--loud-after"), ("--flock", path, "-n", "job", "true")
     ends = [lab.run(*quiet, limit, *words) for limit in ("1", "1", "1", "1h", "0s")]
 
-    assert [end.returncode for end in ends] == [0, 75, 75, 0, 75] and b", 2 skips since" in ends[2].stderr
+    assert [end.returncode for end in ends] == [0, 75, 75, 0, 75] and b", 2 skips since" in ends[
+        2
+    ].stderr
 
 
-@pytest.mark.parametrize("words", [(), ("--flock", "theirs"), ("--flock", "theirs", "--flock", "./theirs")], ids=len)
+@pytest.mark.parametrize(
+    "words", [(), ("--flock", "theirs"), ("--flock", "theirs", "--flock", "./theirs")], ids=len
+)
 def test_inherited_posix_lock_is_kept_while_the_command_runs(lab, path, words):
     """Closing any descriptor of the file would release it."""
     outer = [sys.executable, "-ISc", INHERITED.format("fcntl.lockf(f, fcntl.LOCK_EX)"), path]
@@ -451,7 +538,7 @@ def test_inherited_posix_lock_is_kept_while_the_command_runs(lab, path, words):
     assert not try_tool("lockf of Python", path)
 
 
-# --- Python ----------------------------------------------------------------------------------------------------------
+# --- Python---------------------------------------------------------------------------------------
 
 
 @ONE_OF_EACH
@@ -469,7 +556,9 @@ def test_lock_excludes_both_ways(lab, files, path, tool):
         with pytest.raises(solo.Busy, match=r"locked by pid \d+"):
             lock.acquire(wait)
     assert blocking.watched == {} and lab.list("job") == []
-    do_when(lambda: any(watch.waiters for watch in list(blocking.watched.values())), holder.communicate)
+    do_when(
+        lambda: any(watch.waiters for watch in list(blocking.watched.values())), holder.communicate
+    )
     with solo.Lock("job", **{keyword: path}, wait=math.inf):
         assert not try_tool(tool, path)
     until(lambda: not blocking.watched)
@@ -498,7 +587,10 @@ def is_any_thread_blocked(pid, at):
 
     tasks = os.listdir(f"/proc/{pid}/task")
     try:
-        return any(open(f"/proc/{pid}/task/{task}/syscall").read().split()[0] == BLOCKING[at] for task in tasks)
+        return any(
+            open(f"/proc/{pid}/task/{task}/syscall").read().split()[0] == BLOCKING[at]
+            for task in tasks
+        )
     except OSError:
         return False  # a thread has just ended
 
@@ -518,7 +610,9 @@ with solo.Lock("job", {keyword}=sys.argv[1]): print("in")
 """
     program = lab.start_code(code, path)
 
-    assert read_line(program).startswith(f"{path}: cannot be locked: this program would lose its own fcntl(2) lock")
+    assert read_line(program).startswith(
+        f"{path}: cannot be locked: this program would lose its own fcntl(2) lock"
+    )
     assert not try_tool("lockf of Python", path) and lab.list("job") == []
     assert finish(program, b"\n")[:2] == (0, "in\n")
 

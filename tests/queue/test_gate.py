@@ -12,7 +12,9 @@ from conftest import count_injected, finish, inject, is_blocked, read_line, read
 from fleet import find_children
 
 GATE_PATIENCE = 1.6  # seconds, instead of 10
-OWNERS = 24  # each owner keeps the gate for 0.1 s: together longer than the patience with an idle gate
+OWNERS = (
+    24  # each owner keeps the gate for 0.1 s: together longer than the patience with an idle gate
+)
 
 
 KEEP_GATE = """
@@ -28,10 +30,20 @@ time.sleep(0.1)
 
 
 def start_counted(lab, count=8):
-    """Start contenders of `job` under strace, which logs when they open /proc/locks; return once all wait for the gate."""
+    """Start contenders of `job` under strace, which logs when they open /proc/locks; return once
+    all wait for the gate.
+    """
     trace = ("strace", "-f", "-qq", "-e", "trace=openat", "-P", "/proc/locks", "-o")
     crowd = [
-        lab.start("-w", "forever", "-n", "job", "--", "true", prefix=(*trace, lab.path / f"{number}.locks"))
+        lab.start(
+            "-w",
+            "forever",
+            "-n",
+            "job",
+            "--",
+            "true",
+            prefix=(*trace, lab.path / f"{number}.locks"),
+        )
         for number in range(count)
     ]
     for process in crowd:
@@ -49,7 +61,9 @@ def count_opens(lab):
 
 @pytest.mark.tool("strace")
 def test_crowd_at_moving_gate_never_opens_proc_locks(lab):
-    """Its first owner touches it until eight launchers wait, then owners change for seconds: none looks for an owner."""
+    """Its first owner touches it until eight launchers wait, then owners change for seconds: none
+    looks for an owner.
+    """
     lab.run("-n", "job", "true")
     lab.hasten("solo.gate.GATE_PATIENCE", GATE_PATIENCE)
     owners = []
@@ -57,7 +71,9 @@ def test_crowd_at_moving_gate_never_opens_proc_locks(lab):
         words = [sys.executable, "-IS", "-c", KEEP_GATE, lab.directory / "job/.gate", str(number)]
         owners.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         assert owners[-1].stdout.readline()
-        until(lambda: owners[-1].poll() is not None or is_blocked(owners[-1].pid) or len(owners) < 3)
+        until(
+            lambda: owners[-1].poll() is not None or is_blocked(owners[-1].pid) or len(owners) < 3
+        )
 
     crowd = start_counted(lab)
     owners.pop(0).communicate()
@@ -71,9 +87,13 @@ def test_crowd_at_moving_gate_never_opens_proc_locks(lab):
 
 @pytest.mark.tool("strace", "flock")
 def test_crowd_at_stuck_gate_fails_and_one_names_owner(lab):
-    """After its patience each exits with 125 and one line. Only the one that opened /proc/locks names the owner."""
+    """After its patience each exits with 125 and one line. Only the one that opened /proc/locks
+    names the owner.
+    """
     lab.run("-n", "job", "true")
-    owner = lab.start("-n", "other", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo; read line")
+    owner = lab.start(
+        "-n", "other", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo; read line"
+    )
     read_line(owner)
     lab.hasten("solo.gate.GATE_PATIENCE", GATE_PATIENCE)
     begin = time.monotonic()
@@ -83,7 +103,9 @@ def test_crowd_at_stuck_gate_fails_and_one_names_owner(lab):
     results = [finish(process) for process in crowd]
 
     assert [status for status, _, _ in results] == [125] * 8
-    assert all(error.count("\n") == 1 and " has kept it locked for " in error for _, _, error in results)
+    assert all(
+        error.count("\n") == 1 and " has kept it locked for " in error for _, _, error in results
+    )
     named = sum("pid " in error for _, _, error in results)
     assert 1 <= named == count_opens(lab) <= 1 + spread // (0.75 * GATE_PATIENCE)
     finish(owner)
@@ -107,7 +129,9 @@ def stop_with_file(lab, path):
     return owner
 
 
-@pytest.mark.parametrize("file, words", [("job/.gate", ()), (".journals/job/.once", ("--once-per", "1d"))])
+@pytest.mark.parametrize(
+    "file, words", [("job/.gate", ()), (".journals/job/.once", ("--once-per", "1d"))]
+)
 def test_remedy_for_stopped_owner_works_when_typed(lab, file, words):
     lab.run("-n", "job", "--once-per", "1h", "true")
     owner = stop_with_file(lab, lab.directory / file)
@@ -149,7 +173,10 @@ def test_gate_that_cannot_be_unlocked_leaves_name_free(lab):
 
     assert (result.returncode, result.stdout) == (125, b"")
     assert result.stderr == b"solo: job: cannot be held: Input/output error\n"
-    assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
+    assert (
+        os.listdir(lab.directory / "job") == [".gate"]
+        and lab.run("-n", "job", "true").returncode == 0
+    )
 
 
 @pytest.mark.tool("strace")
@@ -161,7 +188,11 @@ def test_status_is_busy_if_skips_cannot_be_restored(lab):
 
     result = lab.run("-n", "a", "-n", "b", "true", prefix=fail)
 
-    assert result.returncode == 75 and result.stderr.startswith(b"solo: b: busy: ") and count_injected(lab) == 1
+    assert (
+        result.returncode == 75
+        and result.stderr.startswith(b"solo: b: busy: ")
+        and count_injected(lab) == 1
+    )
     assert lab.run("-n", "a", "true").returncode == 0
 
 
@@ -171,7 +202,9 @@ def test_gate_whose_time_cannot_be_set_is_locked(lab):
     lab.run("-n", "job", "true")
     with open(lab.directory / "job/.gate") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
-        contender = lab.start("-n", "job", "--", "echo", "ran", prefix=inject(lab, "utimensat:error=EROFS"))
+        contender = lab.start(
+            "-n", "job", "--", "echo", "ran", prefix=inject(lab, "utimensat:error=EROFS")
+        )
         until(lambda: (tracee := find_tracee(contender.pid)) is not None and is_blocked(tracee))
 
     assert finish(contender) == (0, "ran\n", "") and count_injected(lab) == 1

@@ -1,6 +1,7 @@
 """Handoff in advance: the waiter at the head of the queue forks its command before its turn.
 
-The forked child waits for a write to its pipe, keeps no descriptor of its launcher, and never delays another contender.
+The forked child waits for a write to its pipe, keeps no descriptor of its launcher, and never
+delays another contender.
 """
 
 import datetime
@@ -12,7 +13,17 @@ import time
 from importlib.util import cache_from_source
 
 import pytest
-from conftest import ROOT, TESTS, count_injected, finish, inject, is_blocked, list_open, read_state, until
+from conftest import (
+    ROOT,
+    TESTS,
+    count_injected,
+    finish,
+    inject,
+    is_blocked,
+    list_open,
+    read_state,
+    until,
+)
 from observed import until_blocked
 
 from solo.process.tree import find_children
@@ -22,7 +33,9 @@ PROBE = (sys.executable, "-IS", str(TESTS / "probe.py"), "report")
 
 
 def find_forked(waiter):
-    """Wait until the waiter has forked a child and the child has closed its descriptors; return the child's pid."""
+    """Wait until the waiter has forked a child and the child has closed its descriptors; return the
+    child's pid.
+    """
     found = []
 
     def look():
@@ -34,7 +47,9 @@ def find_forked(waiter):
 
 
 def is_reading(pid):
-    """Return whether a process sleeps in read(2), as the forked child does once it has closed its descriptors."""
+    """Return whether a process sleeps in read(2), as the forked child does once it has closed its
+    descriptors.
+    """
     try:
         return open(f"/proc/{pid}/syscall").read().startswith("0 ") and read_state(pid) == "S"
     except OSError:
@@ -77,7 +92,9 @@ def test_forked_child_becomes_command_with_token_and_inherited_state(lab, via):
         assert report[state] == alone[state]
 
 
-@pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
+@pytest.mark.parametrize(
+    "prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"]
+)
 def test_stopped_forked_child_ends_with_its_waiter(lab, prepare):
     lab.hold("job")
     words = ("-w", "forever", "--latest", "-n", "job", "--", "true")
@@ -91,7 +108,9 @@ def test_stopped_forked_child_ends_with_its_waiter(lab, prepare):
     assert (status, stderr.count("superseded")) == (75, 1) and read_state(forked) == "gone"
 
 
-@pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
+@pytest.mark.parametrize(
+    "prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"]
+)
 def test_command_runs_after_forked_child_was_killed(lab, via, prepare):
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=prepare)
@@ -160,7 +179,10 @@ def test_turn_loads_no_module(lab, request):
 def test_waiter_that_cannot_prepare_its_turn_runs(lab, request):
     if request.config.getoption("bundle"):
         pytest.skip("the bundle loads no file for it")
-    paths = [ROOT / "solo/contention/handoff.py", cache_from_source(ROOT / "solo/contention/handoff.py")]
+    paths = [
+        ROOT / "solo/contention/handoff.py",
+        cache_from_source(ROOT / "solo/contention/handoff.py"),
+    ]
     holder = lab.hold("job")
     prefix = inject(lab, "openat:error=EMFILE", paths=paths)
     waiter = lab.start("-w", "1h", "-n", "job", "--", "echo", "ran", prefix=prefix)
@@ -174,7 +196,10 @@ def test_waiter_that_cannot_prepare_its_turn_runs(lab, request):
 def test_shared_waiters_acquire_together(lab, via):
     """A waiter behind a shared one wakes when that acquires, not only when it ends."""
     holder = lab.hold("job")
-    sharing = [lab.start("-s", "-w", "forever", "-n", "job", "--", "sh", "-c", "echo $$; read line") for _ in range(3)]
+    sharing = [
+        lab.start("-s", "-w", "forever", "-n", "job", "--", "sh", "-c", "echo $$; read line")
+        for _ in range(3)
+    ]
     until(lambda: lab.count_waiting("job") == 3)
 
     holder.communicate()
@@ -192,7 +217,13 @@ def test_compatible_holder_leaves_queue_before_command_starts(lab, options, firs
     until_blocked(waiter)
 
     holder.communicate()
-    until(lambda: [row["mode"] for row in lab.list("job") if row["launcher"] != holder.pid and row["state"] == "held"])
+    until(
+        lambda: [
+            row["mode"]
+            for row in lab.list("job")
+            if row["launcher"] != holder.pid and row["state"] == "held"
+        ]
+    )
 
     assert lab.run(*options, "-n", "job", "true").returncode == 0
 
@@ -206,7 +237,9 @@ def test_first_of_two_names_is_held_since_its_turn(lab):
     until(lambda: time.time() > turn + 0.002)  # `since` is cut to milliseconds
 
     one.communicate()
-    until(lambda: [row["launcher"] for row in lab.list("one") if row["state"] == "held"] == [both.pid])
+    until(
+        lambda: [row["launcher"] for row in lab.list("one") if row["state"] == "held"] == [both.pid]
+    )
 
     assert datetime.datetime.fromisoformat(lab.list("one")[0]["since"]).timestamp() > turn
     two.communicate()
@@ -214,7 +247,9 @@ def test_first_of_two_names_is_held_since_its_turn(lab):
 
 
 def test_long_go_arrives_whole_from_stopped_launcher():
-    """The message with thousands of names is longer than a pipe; the launcher is stopped in the middle of its write."""
+    """The message with thousands of names is longer than a pipe; the launcher is stopped in the
+    middle of its write.
+    """
     ready, go = os.pipe()
     launcher = os.fork()
     if launcher == 0:
@@ -238,7 +273,9 @@ def is_writing(pid):
 
 @pytest.mark.parametrize("name", ["SIGALRM", "SIGPIPE", "SIGXFSZ"])
 def test_signal_survived_in_queue_does_not_end_command(lab, name):
-    """The signal goes to the launcher at the head and to its forked child. Both survive it, as waiters behind them do."""
+    """The signal goes to the launcher at the head and to its forked child. Both survive it, as
+    waiters behind them do.
+    """
     holder = lab.hold("job")
     waiter = lab.start("-w", "1h", "-n", "job", "--", "echo", "ran", start_new_session=True)
     find_forked(waiter)
@@ -271,6 +308,8 @@ def test_timeout_in_queue_is_busy_with_sigchld_ignored(lab):
     lab.hold("job")
     slow = inject(lab, "exit_group:delay_enter=30ms:when=1", "wait4:delay_exit=80ms", follow=True)
 
-    result = lab.run("-w", "0.5", "-n", "job", "--", "true", prefix=("env", "--ignore-signal=CHLD", *slow))
+    result = lab.run(
+        "-w", "0.5", "-n", "job", "--", "true", prefix=("env", "--ignore-signal=CHLD", *slow)
+    )
 
     assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)

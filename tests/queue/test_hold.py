@@ -1,4 +1,6 @@
-"""`solo hold` and `solo release`: the hold of a running process, or for a time, without a launcher."""
+"""`solo hold` and `solo release`: the hold of a running process, or for a time, without a
+launcher.
+"""
 
 import contextlib
 import fcntl
@@ -36,7 +38,12 @@ OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SAMPLE = 12  # system calls that are hit in one run of a sweep
 
 
-@pytest.fixture(params=[pytest.param(words, marks=pytest.mark.tool(words[0]), id=" ".join(words)) for words in SHELLS])
+@pytest.fixture(
+    params=[
+        pytest.param(words, marks=pytest.mark.tool(words[0]), id=" ".join(words))
+        for words in SHELLS
+    ]
+)
 def shell(request):
     return request.param
 
@@ -89,13 +96,15 @@ def try_job(lab, name="job"):
     return result.returncode, result.stderr.decode()
 
 
-# --- a process -----------------------------------------------------------------------------------------------------
+# --- a process------------------------------------------------------------------------------------
 
 
 def test_hold_lives_as_long_as_its_process(lab, held):
     status, text = try_job(lab)
     assert status == 75
-    assert re.fullmatch(rf"solo: job: busy: held for \ds by pid {held.own} \(sh -c echo .*\)\n", text)
+    assert re.fullmatch(
+        rf"solo: job: busy: held for \ds by pid {held.own} \(sh -c echo .*\)\n", text
+    )
     row = find_row(lab, "job")
     assert (row["state"], row["launcher"], row["child"]) == ("held", None, held.own)
     assert row["command"][:2] == ["sh", "-c"]
@@ -111,7 +120,9 @@ def test_no_process_of_solo_stays(lab, held):
         with contextlib.suppress(OSError):
             return str(lab.path).encode() in open(f"/proc/{pid}/environ", "rb").read()
 
-    assert [int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if is_of_the_lab(pid)] == [held.own]
+    assert [int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if is_of_the_lab(pid)] == [
+        held.own
+    ]
 
 
 def test_script_holds_through_exec_until_it_ends_even_by_sigkill(lab):
@@ -138,10 +149,16 @@ def test_zombie_does_not_hold(lab):
     parent.kill()
 
 
-@pytest.mark.parametrize("words, most", [(("--slots", "2"), 2), (("--shared",), 3)], ids=["slots", "shared"])
+@pytest.mark.parametrize(
+    "words, most", [(("--slots", "2"), 2), (("--shared",), 3)], ids=["slots", "shared"]
+)
 def test_hold_takes_the_mode_that_it_asks_for(lab, target, words, most):
     """One process may have several holds; release ends one of them."""
-    assert [hold(lab, target, *words, "job").returncode for _ in range(3)] == [0, 0, 0 if most == 3 else 125]
+    assert [hold(lab, target, *words, "job").returncode for _ in range(3)] == [
+        0,
+        0,
+        0 if most == 3 else 125,
+    ]
     assert lab.run("release", "job").returncode == 0 and len(lab.list()) == most - 1
     assert lab.run("-n", "job", *words, "--", "true").returncode == 0
     assert lab.run("-n", "job", "--", "true").returncode == 75
@@ -166,7 +183,9 @@ def test_hold_of_several_names_keeps_none_if_one_is_busy(lab, target):
 def test_signal_leaves_all_names_held_or_none(lab, target, name):
     outcomes = set()
     for when in range(1, 9):
-        result = hold(lab, target, "a", "b", prefix=inject(lab, f"pwrite64:signal=SIG{name}:when={when}"))
+        result = hold(
+            lab, target, "a", "b", prefix=inject(lab, f"pwrite64:signal=SIG{name}:when={when}")
+        )
         held = {row["name"] for row in lab.list()}
         outcomes.add((result.returncode, tuple(sorted(held))))
         for each in held:
@@ -175,7 +194,7 @@ def test_signal_leaves_all_names_held_or_none(lab, target, name):
     assert outcomes == {(0, ("a", "b")), (-getattr(signal, f"SIG{name}"), ())}
 
 
-# --- waiting ---------------------------------------------------------------------------------------------------------
+# --- waiting--------------------------------------------------------------------------------------
 
 
 def test_hold_waits_in_the_queue(lab, target):
@@ -199,7 +218,11 @@ def test_waiting_hold_ends_when_its_process_ends(lab, target):
     holder = lab.hold("job")
     waiter = start_waiting_hold(lab, target)
     end_target(target)
-    assert finish(waiter) == (125, "", f"solo: cannot hold for pid {target.own}: the process has ended\n")
+    assert finish(waiter) == (
+        125,
+        "",
+        f"solo: cannot hold for pid {target.own}: the process has ended\n",
+    )
     assert finish(holder)[0] == 0
     assert lab.list() == []
 
@@ -244,13 +267,16 @@ def test_program_that_waits_wakes_on_release(lab, held):
     assert finish(program)[:2] == (0, "held\n")
 
 
-# --- who may, and who would wait for itself --------------------------------------------------------------------------
+# --- who may, and who would wait for itself-------------------------------------------------------
 
 
 def test_process_that_asks_again_is_refused(lab, held):
     result = hold(lab, held, "--wait", "forever", "job")
     assert result.returncode == 125
-    assert f"held by pid {held.own}, for which it was asked: it would wait for itself" in result.stderr.decode()
+    assert (
+        f"held by pid {held.own}, for which it was asked: it would wait for itself"
+        in result.stderr.decode()
+    )
 
 
 def test_command_below_the_process_is_refused(lab):
@@ -267,13 +293,25 @@ def test_command_below_the_process_is_refused(lab):
         ("--pid x job", "--pid x: not a process id"),
         ("--pid 999999999 job", "cannot hold for pid 999999999: there is no such process"),
         ("--pid 1 --for 1s job", "--pid and --for exclude each other"),
-        ("--for 1s --via socket job", "--via: no such option of solo hold (an engine could not end the process"),
-        ("--for 1s --flock f job", "--flock: no such option of solo hold (no descriptor of solo stays open)"),
-        ("--for 1s --timeout 1s job", "--timeout: no such option of solo hold (solo does not end the process"),
+        (
+            "--for 1s --via socket job",
+            "--via: no such option of solo hold (an engine could not end the process",
+        ),
+        (
+            "--for 1s --flock f job",
+            "--flock: no such option of solo hold (no descriptor of solo stays open)",
+        ),
+        (
+            "--for 1s --timeout 1s job",
+            "--timeout: no such option of solo hold (solo does not end the process",
+        ),
         ("--for 1s -t 1s job", "-t: no such option of solo hold (solo does not end the process"),
         ("--for 1s -n x job", "-n: no such option of solo hold (type the name as it is"),
         ("--for 1s --tree job", "--tree: no such option of solo hold (solo runs no command)"),
-        ("--for 1s --notify true job", "--notify: no such option of solo hold (the script gets the status"),
+        (
+            "--for 1s --notify true job",
+            "--notify: no such option of solo hold (the script gets the status",
+        ),
         ("--for 1s --take 2 job", "--take needs --slots"),
         ("--for 1s --export -E 0 job", "--export and --busy-exit 0 exclude each other"),
         ("--for 2 hours deploy", "--for 2 hours: a duration is one word"),
@@ -304,7 +342,10 @@ def test_thread_is_refused(lab):
     pid, *threads = map(int, read_line(program).split())
     [thread] = [each for each in threads if each != pid]
     result = lab.run("hold", "--pid", str(thread), "job")
-    assert result.stderr == f"solo: cannot hold for pid {thread}: it is a thread of pid {pid}\n".encode()
+    assert (
+        result.stderr
+        == f"solo: cannot hold for pid {thread}: it is a thread of pid {pid}\n".encode()
+    )
     assert result.returncode == 125
 
 
@@ -313,7 +354,10 @@ def test_replace_of_another_users_hold_says_only_that_it_cannot(shared):
     assert hold(shared, process, "job").returncode == 0
     result = hold(shared, mine, "--replace", "job", prefix=OTHER)
     assert result.returncode == 125
-    assert result.stderr.decode() == f"solo: job: cannot end pid {process.own}: Operation not permitted\n"
+    assert (
+        result.stderr.decode()
+        == f"solo: job: cannot end pid {process.own}: Operation not permitted\n"
+    )
 
 
 def test_forged_names_do_not_stop_root_from_releasing(shared):
@@ -329,7 +373,10 @@ def test_other_users_process_is_refused(shared):
     process = start_target(shared)
     result = hold(shared, process, "job", prefix=OTHER)
     assert result.returncode == 125
-    assert result.stderr == f"solo: cannot hold for pid {process.own}: it is another user's process\n".encode()
+    assert (
+        result.stderr
+        == f"solo: cannot hold for pid {process.own}: it is another user's process\n".encode()
+    )
 
 
 def test_only_the_same_user_and_root_may_release(shared):
@@ -345,7 +392,7 @@ def test_only_the_same_user_and_root_may_release(shared):
     assert try_job(shared, "theirs") == (0, "")
 
 
-# --- release -----------------------------------------------------------------------------------------------------------
+# --- release--------------------------------------------------------------------------------------
 
 
 def test_release_while_the_process_lives(lab, held):
@@ -385,7 +432,10 @@ def test_release_of_a_parent_names_a_nested_name_that_is_held(lab, target):
     result = lab.run("release", "n")
 
     assert result.returncode == 125
-    assert result.stderr == b"solo: n: not held by solo hold, but n/b is, which is nested in it (release that)\n"
+    assert (
+        result.stderr
+        == b"solo: n: not held by solo hold, but n/b is, which is nested in it (release that)\n"
+    )
 
 
 def test_release_takes_the_hold_of_the_caller(lab, target):
@@ -410,7 +460,12 @@ def test_release_of_one_of_several_asks_which(lab, target):
 @pytest.mark.tool("setpriv")
 def test_root_without_the_capability_for_other_users_processes_gets_its_name(lab):
     other = start_target(lab, *OTHER)
-    denied = hold(lab, other, "job", prefix=("setpriv", "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace"))
+    denied = hold(
+        lab,
+        other,
+        "job",
+        prefix=("setpriv", "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace"),
+    )
     allowed = hold(lab, other, "job")
     end_target(other)
     assert (denied.returncode, allowed.returncode) == (125, 0)
@@ -428,12 +483,15 @@ def test_release_keeps_parents_that_other_names_need(lab, target):
 def test_release_of_a_parent_before_its_nested_name_is_refused(lab, target):
     assert hold(lab, target, "a", "a/b").returncode == 0
     result = lab.run("release", "a")
-    assert result.returncode == 125 and b"a/b, held with it, is nested in it (release that first)" in result.stderr
+    assert (
+        result.returncode == 125
+        and b"a/b, held with it, is nested in it (release that first)" in result.stderr
+    )
     assert lab.run("release", "a", "a/b").returncode == 0
     assert lab.list() == [] and try_job(lab, "a") == (0, "")
 
 
-# --- for a time ----------------------------------------------------------------------------------------------------------
+# --- for a time-----------------------------------------------------------------------------------
 
 
 def test_hold_for_a_time_ends_by_itself(lab):
@@ -456,11 +514,18 @@ def test_release_ends_the_timer(lab):
 
 
 def test_timer_is_apart_from_the_caller(lab):
-    """It keeps no pipe, session, directory or lock of the caller, so $(solo hold) returns at once."""
+    """It keeps no pipe, session, directory or lock of the caller, so $(solo hold) returns at
+    once.
+    """
     script = lab.start_shell('out=$($SOLO hold --for 1h job 2>&1); echo "<$out>"')
     assert finish(script)[:2] == (0, "<>\n")
     timer = find_row(lab, "job")["child"]
-    until(lambda: os.readlink(f"/proc/{timer}/exe").endswith("sleep") or "busybox" in os.readlink(f"/proc/{timer}/exe"))
+    until(
+        lambda: (
+            os.readlink(f"/proc/{timer}/exe").endswith("sleep")
+            or "busybox" in os.readlink(f"/proc/{timer}/exe")
+        )
+    )
     assert os.readlink(f"/proc/{timer}/cwd") == "/" and os.getsid(timer) == timer
     assert set(list_open(timer)) == {"/dev/null"}
     assert lab.run("release", "job").returncode == 0
@@ -476,10 +541,12 @@ def test_timer_ends_with_a_hold_that_was_killed_while_it_waited(lab):
     assert finish(holder)[0] == 0 and lab.list() == []
 
 
-# --- stop, replace, views --------------------------------------------------------------------------------------------------
+# --- stop, replace, views-------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("stop", "job"), ("--replace", "-n", "job", "true")], ids=["stop", "replace"])
+@pytest.mark.parametrize(
+    "words", [("stop", "job"), ("--replace", "-n", "job", "true")], ids=["stop", "replace"]
+)
 def test_stop_or_replace_ends_the_process_and_says_so(lab, held, words):
     result = lab.run(*words)
     assert result.returncode == 0
@@ -529,7 +596,9 @@ def test_views_and_clean_know_a_kept_hold(lab, held):
     assert held.own in [process["pid"] for process in row["processes"]]
     assert b"held for" in lab.run("show", "job").stdout
     samples = parse_metrics(lab.run("metrics", "job").stdout.decode())
-    assert samples["solo_held", "job", "file"] == 1 and not samples.get(("solo_runs_total", "job", "file"))
+    assert samples["solo_held", "job", "file"] == 1 and not samples.get(
+        ("solo_runs_total", "job", "file")
+    )
     assert lab.run("top", "job").returncode == 0
 
 
@@ -563,7 +632,9 @@ def start_holding_shell(lab, *prefix):
 @pytest.mark.root
 @pytest.mark.parametrize("prefix", [(), INNER], ids=["outside", "sibling"])
 def test_hold_that_cannot_be_seen_is_busy_until_it_is_released(lab, prefix):
-    """Another container does not see the process, nor that it has ended: it must not run beside it."""
+    """Another container does not see the process, nor that it has ended: it must not run beside
+    it.
+    """
     outer = start_holding_shell(lab, *prefix)
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=INNER)
     assert (result.returncode, result.stdout) == (75, b"")
@@ -589,7 +660,9 @@ def test_process_of_a_nested_namespace_is_refused_inside_another(lab):
 @pytest.mark.host
 @pytest.mark.root
 def test_process_of_another_pid_namespace_holds(lab):
-    """It is seen from outside, where it has another pid; from inside a namespace the outer process is not."""
+    """It is seen from outside, where it has another pid; from inside a namespace the outer process
+    is not.
+    """
     start_holding_shell(lab, *INNER)
     assert try_job(lab)[0] == 75
     waiter = lab.start_waiter("job", tag="ran")
@@ -597,11 +670,13 @@ def test_process_of_another_pid_namespace_holds(lab):
     assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
 
 
-# --- a descriptor, and the parent ---------------------------------------------------------------------------------------
+# --- a descriptor, and the parent-----------------------------------------------------------------
 
 
 class Opened:
-    """A block that holds names by descriptor 9 of `file`: its `shell`, its `holder`, and `job`, which it left running."""
+    """A block that holds names by descriptor 9 of `file`: its `shell`, its `holder`, and `job`,
+    which it left running.
+    """
 
     def __init__(self, lab, shell=("sh",), words="job", file="opened"):
         self.file = lab.path / file
@@ -640,7 +715,11 @@ def test_descriptor_holds_while_anything_in_the_block_lives(lab, shell):
     status, text = try_job(lab)
     block.end()
 
-    assert status == 75 and re.match(r"solo: job: busy: held for \d+s by pid ", text) and f" of {block.file}" in text
+    assert (
+        status == 75
+        and re.match(r"solo: job: busy: held for \d+s by pid ", text)
+        and f" of {block.file}" in text
+    )
     assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
     wait_dead(block.holder)
     assert lab.list() == []
@@ -725,7 +804,10 @@ def test_descriptor_of_a_locked_file_is_refused(lab):
         fcntl.lockf(file, fcntl.LOCK_EX)
         status, _, text = run_in(lab, ["sh"], f'"$SOLO" hold --fd 9 job 9>>{file.name}')
 
-    assert (status, text) == (125, "solo: job: cannot hold by descriptor 9: another process has locked its file\n")
+    assert (status, text) == (
+        125,
+        "solo: job: cannot hold by descriptor 9: another process has locked its file\n",
+    )
     assert try_job(lab) == (0, "")
 
 
@@ -761,7 +843,7 @@ def test_hold_for_the_shell_of_the_subshell_that_called_warns(lab, script, warns
     assert (status, ", not for its subshell, pid " in text, text.count("\n")) == (0, warns, warns)
 
 
-# --- eval --------------------------------------------------------------------------------------------------------------
+# --- eval-----------------------------------------------------------------------------------------
 
 
 def test_export_sets_the_variables_of_the_hold_alone(lab, shell):
@@ -784,14 +866,19 @@ def test_eval_fails_with_the_status_of_a_hold_that_failed(lab, shell):
     lines = ("--pid $$ busy", "--pid $$ -q -E 7 busy", "--pid $$ --bogus j")
     evals = [f'eval "$("$SOLO" hold --export {words} 2>/dev/null)"' for words in lines]
 
-    assert run_in(lab, shell, "".join(f"{words}; echo $?; " for words in evals))[:2] == (0, "75\n7\n125\n")
+    assert run_in(lab, shell, "".join(f"{words}; echo $?; " for words in evals))[:2] == (
+        0,
+        "75\n7\n125\n",
+    )
     assert run_in(lab, shell, f"set -e; {evals[0]}; echo went on")[:2] == (75, "")
     assert finish(holder)[0] == 0
 
 
 def test_eval_fails_if_solo_was_killed(lab, shell):
     holder = lab.hold("busy")
-    hold_busy = 'eval "$("$SOLO" hold --pid $$ --wait forever --export busy)" && echo went on; exit 0'
+    hold_busy = (
+        'eval "$("$SOLO" hold --pid $$ --wait forever --export busy)" && echo went on; exit 0'
+    )
     script = lab.start_words(*shell, "-c", hold_busy)
     until(lambda: lab.count_waiting("busy") == 1)
     [waiter] = [row["launcher"] for row in lab.list() if row["state"] == "waiting"]
@@ -811,8 +898,19 @@ def test_hold_whose_shell_has_gone_holds_nothing(lab, target):
 
 def test_hold_without_stdout_for_its_variables_holds_nothing(lab, target):
     with open("/dev/full", "w") as full:
-        result = hold(lab, target, "--export", "job", capture_output=False, stdout=full, stderr=subprocess.PIPE)
-    assert (result.returncode, result.stderr) == (125, b"solo: cannot write to stdout: No space left on device\n")
+        result = hold(
+            lab,
+            target,
+            "--export",
+            "job",
+            capture_output=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert (result.returncode, result.stderr) == (
+        125,
+        b"solo: cannot write to stdout: No space left on device\n",
+    )
     assert lab.list() == []
 
 
@@ -830,11 +928,13 @@ def test_shell_that_has_read_the_variables_has_the_name(lab, target):
             assert subprocess.run(["sh", "-c", out]).returncode, (point, out)
 
 
-# --- kills and faults ----------------------------------------------------------------------------------------------------
+# --- kills and faults-----------------------------------------------------------------------------
 
 
 def list_calls(lab, *words):
-    """Return a kill, as `inject` takes it, at each system call of a run of solo from its first access to the directory on."""
+    """Return a kill, as `inject` takes it, at each system call of a run of solo from its first
+    access to the directory on.
+    """
     trace = lab.path / "trace"
     lab.run(*words, prefix=("strace", "-qq", "-s", "200", "-o", trace))
     return read_calls(lab, trace)
@@ -889,16 +989,22 @@ def test_sigkill_at_every_system_call_of_a_hold_by_descriptor_leaves_nothing_stu
     run_block("strace", "-qq", "-s", "200", "-o", trace)
     for point in tally.choose(read_calls(lab, trace), SAMPLE):
         status, rows = run_block(*inject(lab, point))
-        assert status in (0, 128 + signal.SIGKILL) and (status or len(rows) == 2), (point, status, rows)
+        assert status in (0, 128 + signal.SIGKILL) and (status or len(rows) == 2), (
+            point,
+            status,
+            rows,
+        )
         tally.add(kills=1, launchers=1)
 
 
-# --- on a terminal ---------------------------------------------------------------------------------------------------
+# --- on a terminal--------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def run_on_terminal(lab, terminal):
-    """Return a function that runs `solo hold WORDS` with a terminal as its stderr and returns what it prints there."""
+    """Return a function that runs `solo hold WORDS` with a terminal as its stderr and returns what
+    it prints there.
+    """
 
     def run(*words):
         script = 'cd "$LAB" && exec "$SOLO" hold "$@" >/dev/null'
@@ -915,7 +1021,10 @@ def test_hold_on_a_terminal_prints_what_it_holds_until_when(lab, run_on_terminal
     until = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
     released = r"no-program, it's b \(solo release no-program 'it'\"'\"'s b' releases earlier\)\r\n"
     assert re.fullmatch(rf"solo: held until {until}: {released}", timed)
-    assert given == f"solo: held until pid {os.getpid()} ends: none/c (solo release none/c releases earlier)\r\n"
+    assert (
+        given
+        == f"solo: held until pid {os.getpid()} ends: none/c (solo release none/c releases earlier)\r\n"
+    )
     assert endless == "solo: held: none/d (solo release none/d releases earlier)\r\n"
     assert lab.run("release", "no-program", "it's b", "none/c", "none/d").returncode == 0
     for words in (["-q"], ["--export"]):
@@ -927,7 +1036,9 @@ def test_hold_on_a_terminal_prints_what_it_holds_until_when(lab, run_on_terminal
 
 def test_the_end_of_the_session_does_not_end_a_timer_that_has_not_left_it_yet(lab):
     code = "from solo.main import main; import posix; fork = posix.fork; sys.argv = 'solo hold --for 5m job'.split()"
-    code += "; posix.fork = lambda: fork() or posix.kill(posix.getpid(), signal.SIGHUP) or 0; main()"
+    code += (
+        "; posix.fork = lambda: fork() or posix.kill(posix.getpid(), signal.SIGHUP) or 0; main()"
+    )
     assert lab.run_code(code) == (0, "", "")
     assert lab.run("release", "job").returncode == 0
 
@@ -938,5 +1049,8 @@ def test_hold_of_a_program_says_that_nothing_runs(lab, run_on_terminal):
     *_, hint = run_on_terminal("--for", "5m", "not-in-path.sh", "full").splitlines()
     lab.run("release", "not-in-path.sh", "full")
 
-    assert hint == "solo: not-in-path.sh is a program, but hold runs nothing (solo -- ./not-in-path.sh full runs it)"
+    assert (
+        hint
+        == "solo: not-in-path.sh is a program, but hold runs nothing (solo -- ./not-in-path.sh full runs it)"
+    )
     assert lab.run("--", "./not-in-path.sh", "full", cwd=lab.path).stdout == b"ran full\n"

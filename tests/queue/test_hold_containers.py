@@ -1,4 +1,6 @@
-"""`solo hold` in a pid namespace: a holder keeps the tickets, so that the name is free once the container was killed."""
+"""`solo hold` in a pid namespace: a holder keeps the tickets, so that the name is free once the
+container was killed.
+"""
 
 import os
 import shlex
@@ -23,7 +25,9 @@ def name_process(pid):
 
 
 class Container:
-    """A container whose process 1 holds names and then executes cat(1): `pid`, here. `holder` keeps its tickets."""
+    """A container whose process 1 holds names and then executes cat(1): `pid`, here. `holder` keeps
+    its tickets.
+    """
 
     def __init__(self, lab, words="--pid $$ job", host=None):
         rename = ("--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh") if host else ()
@@ -58,7 +62,7 @@ def start_other(lab, *words):
     return process
 
 
-# --- its end --------------------------------------------------------------------------------------------------------
+# --- its end--------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", [None, "web3"], ids=["same host", "other host"])
@@ -76,7 +80,9 @@ def test_name_of_a_killed_container_is_free(lab, kind, host):
 
 def test_process_that_ends_in_a_living_container_frees_its_name(lab):
     script = '"$SOLO" hold --pid $$ a/job job; echo $$; read line'
-    container = lab.start_words(*INNER, "sh", "-c", f"sh -c {shlex.quote(script)}; echo ended; exec cat")
+    container = lab.start_words(
+        *INNER, "sh", "-c", f"sh -c {shlex.quote(script)}; echo ended; exec cat"
+    )
     read_line(container)
     waiter = start_other(lab)
 
@@ -100,7 +106,11 @@ def test_shell_that_has_just_ended_holds_nothing(lab):
 @pytest.mark.parametrize("kind", KINDS)
 def test_release_wakes_a_waiter_in_another_container(lab, kind, place):
     container = Container(lab, f"{kind} other job")
-    enter = ("nsenter", f"--pid=/proc/{container.pid}/ns/pid", f"--mount=/proc/{container.pid}/ns/mnt")
+    enter = (
+        "nsenter",
+        f"--pid=/proc/{container.pid}/ns/pid",
+        f"--mount=/proc/{container.pid}/ns/mnt",
+    )
     waiter = start_other(lab)
 
     released = lab.run("release", "job", prefix={"host": (), "inside": enter}.get(place, INNER))
@@ -133,15 +143,20 @@ def test_stop_ends_the_process_and_so_the_hold(lab):
     container.end()
 
 
-# --- the holder -----------------------------------------------------------------------------------------------------
+# --- the holder-----------------------------------------------------------------------------------
 
 
 def test_holder_keeps_nothing_of_its_caller_and_survives_signals(lab):
     container = Container(lab)
-    own = [lab.find_hold("job"), lab.directory / "job"]  # by inode: in a chroot the links have other paths
+    own = [
+        lab.find_hold("job"),
+        lab.directory / "job",
+    ]  # by inode: in a chroot the links have other paths
 
     def list_others():
-        links = [f"/proc/{container.holder}/fd/{fd}" for fd in os.listdir(f"/proc/{container.holder}/fd")]
+        links = [
+            f"/proc/{container.holder}/fd/{fd}" for fd in os.listdir(f"/proc/{container.holder}/fd")
+        ]
         others = [link for link in links if not os.readlink(link).startswith("anon_inode:")]
         return [link for link in others if not any(os.path.samefile(link, path) for path in own)]
 
@@ -199,15 +214,20 @@ def test_open_descriptor_is_seen_from_another_container_without_its_holder(lab):
 
 @pytest.mark.tool("strace")
 def test_hold_without_a_holder_fails_and_holds_nothing(lab):
-    """The first fork is that of the timer. With -D strace is no parent of its tracee, which keeps the pid 1."""
+    """The first fork is that of the timer. With -D strace is no parent of its tracee, which keeps
+    the pid 1.
+    """
     prefix = (*INNER, *inject(lab, "clone:error=EAGAIN:when=2"), "-D")
     result = lab.run("hold", "--for", "1h", "job", prefix=prefix)
 
-    assert (result.returncode, result.stderr) == (125, b"solo: job: cannot fork: Resource temporarily unavailable\n")
+    assert (result.returncode, result.stderr) == (
+        125,
+        b"solo: job: cannot fork: Resource temporarily unavailable\n",
+    )
     assert lab.list() == [] and try_job(lab) == 0
 
 
-# --- a hold that nobody frees: of the host, or of an older solo -------------------------------------------------------
+# --- a hold that nobody frees: of the host, or of an older solo-----------------------------------
 
 
 @pytest.mark.host
@@ -222,7 +242,11 @@ def test_views_say_what_to_do_about_a_hold_that_cannot_be_seen(lab):
 
     busy, parent = look("-n", "up/it's", "true"), look("-n", "up", "true")
     seen = f"solo: up/it's: pid {keeper.pid} in another pid namespace (sleep 1000) cannot be seen from here {remedy}\n"
-    assert busy[0] == parent[0] == 75 and busy[1].endswith(f" {remedy}\n") and parent[1].endswith(f" {remedy}\n")
+    assert (
+        busy[0] == parent[0] == 75
+        and busy[1].endswith(f" {remedy}\n")
+        and parent[1].endswith(f" {remedy}\n")
+    )
     assert look("list") == look("show", "up/it's") == (0, seen)
     assert look("list", "--json") == (0, "")
     assert look("stop", "up/it's")[1].endswith(f": it cannot be seen from here {remedy}\n")
@@ -238,7 +262,9 @@ def test_hold_of_an_older_solo_stays_until_it_is_released(lab):
     record = ticket.read_bytes()
     ticket.write_bytes(record.replace(b"guarded 1\n", b""))
     assert record.count(b"guarded 1\n") == 1
-    pinned = os.open(f"/proc/{container.pid}/ns/pid", os.O_RDONLY)  # no later pid namespace gets its number
+    pinned = os.open(
+        f"/proc/{container.pid}/ns/pid", os.O_RDONLY
+    )  # no later pid namespace gets its number
     container.kill()
 
     busy = lab.run("-n", "job", "true", prefix=INNER)

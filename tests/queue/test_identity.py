@@ -12,7 +12,9 @@ from solo import identity
 
 def test_zombie_orphan_holds_nothing(lab):
     """A zombie keeps its pid and start time; REAPER never waits for it."""
-    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=(sys.executable, "-c", REAPER))
+    holder = lab.start(
+        "-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=(sys.executable, "-c", REAPER)
+    )
     child = int(read_line(holder))
     launcher = lab.list()[0]["launcher"]
     os.kill(launcher, signal.SIGKILL)
@@ -53,14 +55,24 @@ def test_orphan_holds_after_its_main_thread_ended(lab):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 def test_proc_of_other_pid_namespace_is_refused(lab):
-    result = lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log", prefix=("unshare", "--fork", "--pid"))
+    result = lab.run(
+        "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log", prefix=("unshare", "--fork", "--pid")
+    )
 
     assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (125, 1, [])
 
 
 def test_start_time_is_compared_across_time_namespaces():
-    there, here = identity.Origin("b", "1", "2", "h", 1000), identity.Origin("b", "1", "3", "h", -50)
+    there, here = (
+        identity.Origin("b", "1", "2", "h", 1000),
+        identity.Origin("b", "1", "3", "h", -50),
+    )
     stat = identity.Stat(5, "S", 1, 1, 7000 - 50)
 
-    assert [stat.is_same(start, there, here) for start in (8000, 8001, 8005, 6950)] == [True, True, False, False]
+    assert [stat.is_same(start, there, here) for start in (8000, 8001, 8005, 6950)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert [stat.is_same(start, here, here) for start in (6950, 6951)] == [True, False]

@@ -37,7 +37,9 @@ def test_sigalrm_of_other_process_does_not_end_wait(lab):
 def test_inherited_alarm_ends_wait(lab):
     lab.hold("job")
 
-    assert lab.run("-w", "60s", "-n", "job", "true", prefix=set_alarm()).returncode == -signal.SIGALRM
+    assert (
+        lab.run("-w", "60s", "-n", "job", "true", prefix=set_alarm()).returncode == -signal.SIGALRM
+    )
 
 
 def test_inherited_blocked_alarm_does_not_extend_wait(lab):

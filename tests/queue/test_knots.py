@@ -15,27 +15,37 @@ CLAIMS |= {"1/2": Claim(SLOTS, 2, 1), "2/2": Claim(SLOTS, 2, 2), "1/3": Claim(SL
 
 
 class Queue:
-    """The claims of the `holds` of a name, and (claim, the hold that it is below) of the `waiters` in their order."""
+    """The claims of the `holds` of a name, and (claim, the hold that it is below) of the `waiters`
+    in their order.
+    """
 
     def __init__(self, holds, waiters):
         self.holds, self.waiters = holds, waiters
 
 
 def read(text):
-    """Return the queues of `a: X S <- S@b0 X | b: X <- X@a0`: the second waiter for a is below no hold."""
+    """Return the queues of `a: X S <- S@b0 X | b: X <- X@a0`: the second waiter for a is below no
+    hold.
+    """
     queues = {}
     for line in text.split(" | "):
         name, _, tickets = line.partition(": ")
         holds, _, waiters = tickets.partition("<-")
-        queues[name] = Queue(holds.split(), [tuple(word.partition("@")[::2]) for word in waiters.split()])
+        queues[name] = Queue(
+            holds.split(), [tuple(word.partition("@")[::2]) for word in waiters.split()]
+        )
     return queues
 
 
 def make_graph(queues):
-    """Return ({name of a hold: its node}, {name of a waiter: its node}), as deadlock.py reads them."""
+    """Return ({name of a hold: its node}, {name of a waiter: its node}), as deadlock.py reads
+    them.
+    """
     holds, waits = {}, {}
     for name, queue in queues.items():
-        holds |= {f"{name}{at}": Held(f"{name}{at}", CLAIMS[one]) for at, one in enumerate(queue.holds)}
+        holds |= {
+            f"{name}{at}": Held(f"{name}{at}", CLAIMS[one]) for at, one in enumerate(queue.holds)
+        }
     for name, queue in queues.items():
         here = [hold for key, hold in holds.items() if key[0] == name]
         for at, (_, above) in enumerate(queue.waiters):
@@ -47,7 +57,9 @@ def make_graph(queues):
 
 
 def find_leaving(queues):
-    """Return the waiters that acquire in a future: any hold without waiters below it ends, any head of a queue acquires."""
+    """Return the waiters that acquire in a future: any hold without waiters below it ends, any head
+    of a queue acquires.
+    """
     above, claims = {}, {}
     for name, queue in queues.items():
         claims |= {f"{name}{at}": claim for at, claim in enumerate(queue.holds)}
@@ -75,10 +87,22 @@ TABLE = {
     "three runs": ("a: X <- X@c0 | b: X <- X@a0 | c: X <- X@b0", "a<0", "a0 b<0 b0 c<0 c0"),
     "a slot that another run will free": ("a: 1/2 1/2 <- 1/2@b0 | b: X <- X@a1", "a<0", ""),
     "the same, the other one last": ("a: 1/2 1/2 <- 1/2@b0 | b: X <- X@a1", "b<0", ""),
-    "no slot that another run will free": ("a: 1/2 1/2 <- 1/2@b0 | b: X <- X@a0 X@a1", "a<0", "a0 b<0 b0"),
+    "no slot that another run will free": (
+        "a: 1/2 1/2 <- 1/2@b0 | b: X <- X@a0 X@a1",
+        "a<0",
+        "a0 b<0 b0",
+    ),
     "all slots wanted": ("a: 1/2 1/2 <- 2/2@b0 | b: X <- X@a1", "a<0", "a1 b<0 b0"),
-    "all slots wanted by the waiter ahead": ("a: 1/2 1/2 <- 2/2 1/2@b0 | b: X <- X@a1", "a<1", "a1 b<0 b0"),
-    "fewer slots as long as a run lives that will end": ("a: 1/3 1/2 <- 1/3@b0 | b: X <- X@a0", "a<0", ""),
+    "all slots wanted by the waiter ahead": (
+        "a: 1/2 1/2 <- 2/2 1/2@b0 | b: X <- X@a1",
+        "a<1",
+        "a1 b<0 b0",
+    ),
+    "fewer slots as long as a run lives that will end": (
+        "a: 1/3 1/2 <- 1/3@b0 | b: X <- X@a0",
+        "a<0",
+        "",
+    ),
     "the waiter ahead is exclusive": ("a: S <- X S@b0 | b: X <- X@a0", "a<1", "a0 b<0 b0"),
     "one of those that share": ("a: S S <- X@b0 | b: X <- X@a1", "a<0", "a1 b<0 b0"),
     "one of the nested names": ("a: IX IX <- X@b0 | b: X <- X@a1", "a<0", "a1 b<0 b0"),
@@ -108,14 +132,20 @@ def test_waiter_is_stuck_if_no_future_lets_it_acquire(choices, wanted, count):
     """Every small graph of two names; each waiter is below any hold, or none."""
     stuck_graphs = graphs = 0
     for first, second in product(choices, repeat=2):
-        above = ["", *[f"a{at}" for at in range(len(first))], *[f"b{at}" for at in range(len(second))]]
+        above = [
+            "",
+            *[f"a{at}" for at in range(len(first))],
+            *[f"b{at}" for at in range(len(second))],
+        ]
         waiters = list(product(wanted, above))
         for *ours, theirs in product(*[waiters] * count, waiters):
             queues = {"a": Queue(first, ours), "b": Queue(second, [theirs])}
             holds, waits = make_graph(queues)
             stuck = find_stuck(holds.values())
             left = {name for name, wait in waits.items() if find_in_the_way(wait, stuck)}
-            assert left == waits.keys() - find_leaving(queues), vars(queues["a"]) | vars(queues["b"])
+            assert left == waits.keys() - find_leaving(queues), vars(queues["a"]) | vars(
+                queues["b"]
+            )
             graphs += 1
             stuck_graphs += bool(left)
     assert 0 < stuck_graphs < graphs

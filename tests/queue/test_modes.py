@@ -1,4 +1,6 @@
-"""solo/modes.py: properties of the compatibility rule, of slots and of the claims of several names."""
+"""solo/modes.py: properties of the compatibility rule, of slots and of the claims of several
+names.
+"""
 
 import pytest
 from hypothesis import given
@@ -22,7 +24,10 @@ def is_granted(wanted, held):
 
 def test_modes_are_compatible_as_in_gray_1975_and_slots_with_slots():
     claims = [modes.Claim(mode, 9) for mode in modes.MODES]
-    granted = {wanted.mode: {held.mode for held in claims if is_granted(wanted, [held])} for wanted in claims}
+    granted = {
+        wanted.mode: {held.mode for held in claims if is_granted(wanted, [held])}
+        for wanted in claims
+    }
 
     assert granted == GRAY
 
@@ -34,7 +39,9 @@ def test_compatibility_is_symmetric(one, other):
 
 @given(st.lists(CLAIMS, max_size=8))
 def test_claims_granted_one_by_one_are_compatible_together(claims):
-    """Modes are compatible pair by pair, and the slots taken fit the smallest number of slots in any claim."""
+    """Modes are compatible pair by pair, and the slots taken fit the smallest number of slots in
+    any claim.
+    """
     held = []
     for claim in claims:
         if is_granted(claim, held):
@@ -71,12 +78,17 @@ def test_slots_are_the_lowest_free_ones_and_never_taken_twice(claims, data):
             taken = {number for _, numbers in held for number in numbers}
             pairs = modes.allot_slots(claim, [(number, number) for number in taken])
             numbers = [number for first, last in pairs for number in range(first, last + 1)]
-            assert numbers == [number for number in range(claim.slots) if number not in taken][: claim.take]
+            assert (
+                numbers
+                == [number for number in range(claim.slots) if number not in taken][: claim.take]
+            )
             assert len(numbers) == claim.take
             held.append((claim, numbers))
 
 
-NAMES = st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join), min_size=1, max_size=4)
+NAMES = st.lists(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join), min_size=1, max_size=4
+)
 
 
 @given(NAMES, NAMES, st.sampled_from(["X", "S"]), st.sampled_from(["X", "S"]))
@@ -84,10 +96,17 @@ def test_nested_names_conflict_unless_both_are_shared(one, other, mine, theirs):
     def overlaps(a, b):
         return a == b or a.startswith(b + "/") or b.startswith(a + "/")
 
-    first, second = dict(modes.plan_claims(one, modes.Claim(mine))), dict(modes.plan_claims(other, modes.Claim(theirs)))
-    conflict = any(not is_granted(first[name], [second[name]]) for name in first.keys() & second.keys())
+    first, second = (
+        dict(modes.plan_claims(one, modes.Claim(mine))),
+        dict(modes.plan_claims(other, modes.Claim(theirs))),
+    )
+    conflict = any(
+        not is_granted(first[name], [second[name]]) for name in first.keys() & second.keys()
+    )
 
-    assert conflict == (any(overlaps(a, b) for a in one for b in other) and (mine, theirs) != ("S", "S"))
+    assert conflict == (
+        any(overlaps(a, b) for a in one for b in other) and (mine, theirs) != ("S", "S")
+    )
 
 
 @given(NAMES, CLAIMS.filter(lambda claim: claim.mode in modes.INTENTION))

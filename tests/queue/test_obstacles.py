@@ -47,14 +47,18 @@ def test_orphan_is_named_and_waited_for(lab):
 
 @pytest.mark.tool("strace")
 def test_holder_may_end_between_two_looks(lab):
-    """Of more holders than a contender keeps open, the one in the way vanishes at the second look and is back at the third."""
+    """Of more holders than a contender keeps open, the one in the way vanishes at the second look
+    and is back at the third.
+    """
     hold = "held = [solo.Lock(f'job/{number}', shared=True).acquire() for number in range(64)]"
     others = lab.start_code(f"{hold}; print(flush=True); input()")
     read_line(others)
     lab.hold("job", "--shared")
     newest = max((lab.directory / "job").glob(".hold.*")).name
 
-    result = lab.run("-n", "job/other", "true", prefix=inject(lab, "openat:error=ENOENT:when=2", paths=[newest]))
+    result = lab.run(
+        "-n", "job/other", "true", prefix=inject(lab, "openat:error=ENOENT:when=2", paths=[newest])
+    )
 
     assert result.returncode == 75 and count_injected(lab) == 1
     finish(others)

@@ -1,11 +1,24 @@
-"""Kernels, seccomp filters and Pythons without pidfds: stop, --replace, --latest and --tree verify a pid and use kill(2)."""
+"""Kernels, seccomp filters and Pythons without pidfds: stop, --replace, --latest and --tree verify
+a pid and use kill(2).
+"""
 
 import os
 import signal
 import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, TESTS, finish, inject, read_line, read_state, until, wait_dead, write_program
+from conftest import (
+    PATIENCE,
+    ROOT,
+    TESTS,
+    finish,
+    inject,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+    write_program,
+)
 from test_owners import forge  # noqa: F401
 from test_sockets import DEAD, kill_launcher_of_large_command
 
@@ -83,7 +96,9 @@ def test_replace_ends_holder_and_waiter(old, via):
 def test_waiter_behind_orphan_polls(old):
     child = old.orphan("job").child
     waiter = old.start_waiter("job", tag="waiter")
-    assert old.run("-w", "500ms", "-n", "job", "true").returncode == 75  # meanwhile the waiter has looked, too
+    assert (
+        old.run("-w", "500ms", "-n", "job", "true").returncode == 75
+    )  # meanwhile the waiter has looked, too
     assert waiter.poll() is None and old.read_log() == []
 
     os.kill(child, signal.SIGTERM)
@@ -94,7 +109,9 @@ def test_waiter_behind_orphan_polls(old):
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("held", ["kept", "orphan"])
 def test_wait_behind_a_process_that_it_polls_ends_in_time(old, held):
-    """It looks at the ticket once at its start, every 0.2 s, and once at its end, however long its timeout is."""
+    """It looks at the ticket once at its start, every 0.2 s, and once at its end, however long its
+    timeout is.
+    """
     process = start_kept(old) if held == "kept" else old.orphan("job")
     trace = ("strace", "-o", old.path / "trace", "-e", "trace=openat")
     wanted = ["job --timeout 500ms", "job -t 0", "job/part -t 100ms", "free job -t 0"]
@@ -104,7 +121,9 @@ def test_wait_behind_a_process_that_it_polls_ends_in_time(old, held):
 
     ends = [finish(each) for each in waits]
 
-    assert [(status, err.count("job: busy: held for ")) for status, _, err in ends] == [(75, 1)] * len(wanted)
+    assert [(status, err.count("job: busy: held for ")) for status, _, err in ends] == [
+        (75, 1)
+    ] * len(wanted)
     # Each look opens the ticket twice.
     assert 2 <= (old.path / "trace").read_text().count('".hold.') <= 12 and late.poll() is None
     os.kill(process.child, signal.SIGTERM)
@@ -170,7 +189,17 @@ def reuse(pid, start):
 
 def run_in_namespace(lab, code, *words):
     """Run REUSE and `code` as the first process of a new pid namespace; return its stdout."""
-    command = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-IS", "-c", REUSE + code)
+    command = (
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        sys.executable,
+        "-IS",
+        "-c",
+        REUSE + code,
+    )
     status, out, err = finish(lab.start_words(*command, ROOT, *map(str, words)))
     assert status == 0, err
     return out.splitlines()
@@ -204,7 +233,9 @@ os.kill(child, signal.SIGKILL)
 @pytest.mark.root
 @pytest.mark.tool("strace")
 def test_pid_reused_while_it_was_signaled_is_reported(lab):
-    """kill(2) returns seconds after its signal: the command has ended meanwhile, and its pid is another process's."""
+    """kill(2) returns seconds after its signal: the command has ended meanwhile, and its pid is
+    another process's.
+    """
     make_old(lab, "python")
     slow = inject(lab, "kill:delay_exit=3s:when=1")
     code = """

@@ -23,7 +23,9 @@ APPEND = ("sh", "-c", "echo ran >>$LAB/log")
 def test_second_run_in_a_period_is_a_silent_success(lab):
     results = [lab.run(*DAY, "--", *APPEND) for _ in range(3)]
 
-    assert [(result.returncode, result.stderr) for result in results] == [(0, b"")] * 3 and lab.read_log() == ["ran"]
+    assert [(result.returncode, result.stderr) for result in results] == [
+        (0, b"")
+    ] * 3 and lab.read_log() == ["ran"]
     assert [row["outcome"] for row in lab.history()] == ["ok", "skipped", "skipped"]
 
 
@@ -94,7 +96,12 @@ def test_failed_run_counts_unless_once_retry(lab):
 
     assert [lab.run(*DAY, "--", *fail).returncode for _ in range(2)] == [4, 0]
     again = ("-n", "other", "--once-per", "1d,retry", "--")
-    assert [lab.run(*again, *words).returncode for words in (fail, fail, APPEND, APPEND)] == [4, 4, 0, 0]
+    assert [lab.run(*again, *words).returncode for words in (fail, fail, APPEND, APPEND)] == [
+        4,
+        4,
+        0,
+        0,
+    ]
     assert lab.read_log() == ["ran"] * 4
 
 
@@ -106,7 +113,9 @@ def test_command_that_could_not_start_does_not_count(lab):
 
 
 def test_running_job_satisfies_the_period(lab):
-    """A second contender with --once-per succeeds; one without it is busy. Neither does a skip count as a run."""
+    """A second contender with --once-per succeeds; one without it is busy. Neither does a skip
+    count as a run.
+    """
     holder = lab.hold("job")
     assert lab.run(*DAY, "true").returncode == 75
     finish(holder)
@@ -137,7 +146,15 @@ def test_garbage_in_the_marker_is_ignored(lab):
     marker = lab.find_journal("job").with_name(".once")
     before = json.loads(marker.read_text())
     ahead = json.dumps([before[0], before[1] + 1e6]).encode()
-    for garbage in (b"\xff", b"[1, 2, 3]", b"null", b"[" * 5000, b'["h", NaN]', b'["h", 1e300]', ahead):
+    for garbage in (
+        b"\xff",
+        b"[1, 2, 3]",
+        b"null",
+        b"[" * 5000,
+        b'["h", NaN]',
+        b'["h", 1e300]',
+        ahead,
+    ):
         marker.write_bytes(garbage)
         assert lab.run(*DAY, "--", *APPEND).returncode == 0
         assert json.loads(marker.read_text())[1] > before[1]
@@ -145,19 +162,32 @@ def test_garbage_in_the_marker_is_ignored(lab):
 
 
 def test_two_names_or_invalid_period_are_refused(lab):
-    for words in ("-n b --once-per 1h", "--once-per 0", f"--once-per 0.{'0' * 50}1", "--once-per forever"):
+    for words in (
+        "-n b --once-per 1h",
+        "--once-per 0",
+        f"--once-per 0.{'0' * 50}1",
+        "--once-per forever",
+    ):
         result = lab.run("-n", "a", *words.split(), "true")
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
 def test_delay_over_the_end_of_a_period_refuses_the_run(lab, monkeypatch):
-    """Else it would be marked in a period that already had a run, and the next period could have two."""
+    """Else it would be marked in a period that already had a run, and the next period could have
+    two.
+    """
     now = [1000.0]
     monkeypatch.setattr(period, "time", lambda: now[0])
     monkeypatch.setattr(kernel, "blocker", None)  # as in a launcher
     one = period.PeriodGuard(Plan({"once_per": 20.0, "dir": str(lab.directory), "name": ["job"]}))
     Late = type(
-        "Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or period.LastRun("elsewhere", 1001.0)}
+        "Late",
+        (),
+        {
+            "read_once": lambda self, name: (
+                now.__setitem__(0, 1012.0) or period.LastRun("elsewhere", 1001.0)
+            )
+        },
     )
     one.stores.append(Late())
 

@@ -1,4 +1,6 @@
-"""Tickets of another user: root signals only processes which that user could signal, and views mark their claims."""
+"""Tickets of another user: root signals only processes which that user could signal, and views mark
+their claims.
+"""
 
 import json
 import os
@@ -15,8 +17,8 @@ from solo.identity import read_stat
 
 pytestmark = pytest.mark.root
 
-# Hold a ticket as user nobody, with three children: `elder` and then `mine` run as nobody and start in one clock tick, the
-# younger `foreign` runs as root.
+# Hold a ticket as user nobody, with three children: `elder` and then `mine` run as nobody and start
+# in one clock tick, the younger `foreign` runs as root.
 FORGER = """
 import fcntl, json, os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -73,8 +75,17 @@ class Forged:
         common.directory.chmod(0o1777)
         (common.directory / "job").mkdir()
         (common.directory / "job").chmod(0o1777)
-        words = ["/usr/bin/python3", "-IS", "-c", FORGER, os.path.dirname(common.script), str(common.directory)]
-        self.process = subprocess.Popen([*words, json.dumps(spec)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        words = [
+            "/usr/bin/python3",
+            "-IS",
+            "-c",
+            FORGER,
+            os.path.dirname(common.script),
+            str(common.directory),
+        ]
+        self.process = subprocess.Popen(
+            [*words, json.dumps(spec)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         common.started.append(self.process)
         self.pids = {role: pid for role, (pid, _) in json.loads(read_line(self.process)).items()}
 
@@ -100,7 +111,9 @@ def forge(common):
 def victim():
     """Start a process as root. `victim.grow()` makes it start a child, `victim.child`."""
     process = subprocess.Popen(
-        ["sh", "-c", "read line; sleep 99 & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["sh", "-c", "read line; sleep 99 & echo $!; wait"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
 
     def grow():
@@ -119,10 +132,12 @@ def identify(pid):
     return pid, read_stat(pid).start
 
 
-# --- signals -----------------------------------------------------------------------------------------------------
+# --- signals--------------------------------------------------------------------------------------
 
 
-def test_replace_spares_in_a_foreign_tree_roots_process_and_an_elder_child_of_the_same_tick(common, forge):
+def test_replace_spares_in_a_foreign_tree_roots_process_and_an_elder_child_of_the_same_tick(
+    common, forge
+):
     """A launcher of version 0.1.0 did not wait for the next tick."""
     pids = forge(launcher="self", child="mine", tree=0.1)
 
@@ -136,10 +151,15 @@ def test_replace_spares_in_a_foreign_tree_roots_process_and_an_elder_child_of_th
 
 @pytest.mark.parametrize("start", [1, None], ids=["wrong start", "right start"])
 def test_changed_record_gives_no_power_over_its_launcher(common, forge, victim, start):
-    """After its launcher was verified and got SIGTERM, the record names the victim, whose child is younger than the command."""
+    """After its launcher was verified and got SIGTERM, the record names the victim, whose child is
+    younger than the command.
+    """
     pid, right = identify(victim.pid)
     pids = forge(
-        launcher="self", child="mine", tree=0.1, then={"launcher": [pid, start or right], "child": "mine", "tree": 0.1}
+        launcher="self",
+        child="mine",
+        tree=0.1,
+        then={"launcher": [pid, start or right], "child": "mine", "tree": 0.1},
     )
     victim.grow()
 
@@ -163,7 +183,9 @@ def test_command_of_another_user_than_its_ticket_gets_no_signal(common, forge):
 
 def test_latest_signals_no_process_that_the_waiter_could_not_signal(common, forge):
     program = "import signal; signal.signal(signal.SIGURG, lambda *_: print('got SIGURG', flush=True)); print(flush=True); input()"
-    victim = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    victim = subprocess.Popen(
+        ["/usr/bin/python3", "-IS", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     read_line(victim)
     forge(kind=".seat.", launcher=identify(victim.pid), child=None)
 
@@ -173,7 +195,7 @@ def test_latest_signals_no_process_that_the_waiter_could_not_signal(common, forg
     assert finish(victim, b"\n")[1] == "got SIGURG\n" and result.returncode in (0, 75)
 
 
-# --- views -------------------------------------------------------------------------------------------------------
+# --- views----------------------------------------------------------------------------------------
 
 EVIL = 'etcd"} 1\nsolo_last_success_timestamp_seconds{name="nightly",via="file'
 
@@ -183,7 +205,9 @@ def view(common, solo_script):
     """Run a view as root, from the environment that has its libraries."""
 
     def run(*words):
-        return subprocess.run([solo_script, *words], env=common.environment, capture_output=True, timeout=PATIENCE)
+        return subprocess.run(
+            [solo_script, *words], env=common.environment, capture_output=True, timeout=PATIENCE
+        )
 
     return run
 
@@ -199,13 +223,23 @@ def test_views_show_the_owner_and_mark_claims_of_the_record(forge, view):
     [row] = json.loads(view("list", "--via", "file", "--json").stdout)
     [shown] = json.loads(view("show", "--json", "job").stdout)
     table, text, top = (
-        view(*words).stdout.decode() for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"))
+        view(*words).stdout.decode()
+        for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"))
     )
 
     assert (row["user"], row["launcher"], row["child"]) == ("nobody", None, None)
-    assert row["claims"] == {"user": "root", "launcher": 1, "child": 1} and shown["holds"][0]["processes"] == []
-    assert table.splitlines()[1].split()[3:5] == ["1?", "1?"] and "  nobody (claims root)  " in table
-    assert "by pid 1? (nobody (claims root) on " in text and " 1?  " in top and "  nobody (claims root)  " in top
+    assert (
+        row["claims"] == {"user": "root", "launcher": 1, "child": 1}
+        and shown["holds"][0]["processes"] == []
+    )
+    assert (
+        table.splitlines()[1].split()[3:5] == ["1?", "1?"] and "  nobody (claims root)  " in table
+    )
+    assert (
+        "by pid 1? (nobody (claims root) on " in text
+        and " 1?  " in top
+        and "  nobody (claims root)  " in top
+    )
 
 
 def test_busy_line_names_the_owner_and_the_claim(common, forge):
@@ -214,14 +248,17 @@ def test_busy_line_names_the_owner_and_the_claim(common, forge):
     line = common.run("-n", "job", "true").stderr.decode()
 
     assert re.fullmatch(
-        r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n", line
+        r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n",
+        line,
     )[1] == (r"a\x1b]0;b\x07\n")
 
 
 def test_notification_gets_no_pid_that_only_the_record_claims(common, forge):
     forge_roots(forge)
     note = common.path / "note"
-    line = f'printf "%s" "<$SOLO_HOLDER_PID> $SOLO_HOLDER_COMMAND" >{note}.new; mv {note}.new {note}'
+    line = (
+        f'printf "%s" "<$SOLO_HOLDER_PID> $SOLO_HOLDER_COMMAND" >{note}.new; mv {note}.new {note}'
+    )
 
     common.run("--notify", line, "-n", "job", "true")
 
@@ -238,7 +275,9 @@ def test_foreign_record_cannot_name_an_ancestor_as_holder(common, forge):
 def test_foreign_record_is_believed_about_its_owners_processes(common, view):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
-    common.run("-n", "job", "true")  # root creates the name: root could not use one that nobody created
+    common.run(
+        "-n", "job", "true"
+    )  # root creates the name: root could not use one that nobody created
     holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line", user=NOBODY)
     read_line(holder)
 
@@ -255,11 +294,18 @@ def test_fields_of_a_record_are_escaped_in_views(forge, view):
 
     views = {
         words: view(*words).stdout
-        for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"), ("metrics",))
+        for words in (
+            ("list", "--via", "file"),
+            ("show", "job"),
+            ("top", "--via", "file"),
+            ("metrics",),
+        )
     }
 
     assert not [words for words, out in views.items() if b"\x1b" in out or b"\x07" in out]
-    assert [views[words].count(b"\n") for words in (("list", "--via", "file"), ("top", "--via", "file"))] == [2, 2]
+    assert [
+        views[words].count(b"\n") for words in (("list", "--via", "file"), ("top", "--via", "file"))
+    ] == [2, 2]
 
 
 def test_backend_of_a_record_is_one_label_of_the_metrics(forge, view):

@@ -1,4 +1,6 @@
-"""A holder in another pid namespace: every view has the pids that its reader can use, or says where a pid is valid."""
+"""A holder in another pid namespace: every view has the pids that its reader can use, or says where
+a pid is valid.
+"""
 
 import json
 import os
@@ -18,8 +20,8 @@ COMMAND = ("sh", "-c", "echo $$ $PPID; read line")
 
 
 class Container:
-    """A holder of `job` whose launcher is process 2 of a pid namespace: `launcher` and `child` are its pids outside,
-    `inner_child` and `inner_launcher` are those inside.
+    """A holder of `job` whose launcher is process 2 of a pid namespace: `launcher` and `child` are
+    its pids outside, `inner_child` and `inner_launcher` are those inside.
     """
 
     def __init__(self, lab, *words, host=None):
@@ -53,12 +55,20 @@ def test_reader_outside_gets_its_own_pids(lab, container):
 
     busy = lab.run("-n", "job", "true").stderr.decode()
     [row] = lab.list()
-    table, shown, top = (lab.run(*words).stdout.decode() for words in (("list",), ("show", "job"), ("top",)))
+    table, shown, top = (
+        lab.run(*words).stdout.decode() for words in (("list",), ("show", "job"), ("top",))
+    )
 
     assert re.fullmatch(rf"solo: job: busy: held for \d+s by {re.escape(known)}\n", busy)
-    assert (row["launcher"], row["child"], row["claims"]) == (container.launcher, container.child, {})
+    assert (row["launcher"], row["child"], row["claims"]) == (
+        container.launcher,
+        container.child,
+        {},
+    )
     assert table.splitlines()[1].split()[3:5] == [str(container.launcher), str(container.child)]
-    assert f" by pid {container.launcher} (" in shown and top.splitlines()[1].split()[2] == str(container.launcher)
+    assert f" by pid {container.launcher} (" in shown and top.splitlines()[1].split()[2] == str(
+        container.launcher
+    )
     assert find_notified(lab) == f"<{container.launcher}>"
     assert f"job: ended {known} after " in lab.run("stop", "job").stdout.decode()
 
@@ -75,7 +85,10 @@ def test_reader_in_a_third_namespace_learns_where_the_pid_is_valid(lab, containe
 
     assert f" by pid {container.inner_launcher} {container.place} (sh " in busy
     assert (row["launcher"], row["child"], row["claims"]) == (None, None, pids)
-    assert view("list").splitlines()[1].split()[3:5] == [f"{container.inner_launcher}?", f"{container.inner_child}?"]
+    assert view("list").splitlines()[1].split()[3:5] == [
+        f"{container.inner_launcher}?",
+        f"{container.inner_child}?",
+    ]
     assert f" by pid {container.inner_launcher}? (" in view("show", "job")
     assert view("top").splitlines()[1].split()[2] == f"{container.inner_launcher}?"
     assert find_notified(lab, *INNER) == "<>"
@@ -92,7 +105,11 @@ def test_reader_with_another_id_of_this_boot_gets_its_own_pids(lab):
     busy = lab.run("-n", "job", "true", prefix=apart).stderr.decode()
     stopped = lab.run("stop", "job", prefix=apart).stdout.decode()
 
-    assert (row["state"], row["launcher"], row["child"]) == ("held", container.launcher, container.child)
+    assert (row["state"], row["launcher"], row["child"]) == (
+        "held",
+        container.launcher,
+        container.child,
+    )
     assert f" by pid {container.launcher} (sh " in busy
     assert f"job: ended pid {container.launcher} (" in stopped
 
@@ -100,7 +117,9 @@ def test_reader_with_another_id_of_this_boot_gets_its_own_pids(lab):
 def test_tables_name_the_host_only_if_it_is_another(lab, container):
     tables = [lab.run(*words).stdout.decode() for words in (("list",), ("history",))]
 
-    assert [("  HOST  " in table, "  web3  " in table) for table in tables] == [(container.place == "on web3",) * 2] * 2
+    assert [("  HOST  " in table, "  web3  " in table) for table in tables] == [
+        (container.place == "on web3",) * 2
+    ] * 2
 
 
 def test_release_chooses_by_the_pid_of_its_caller(lab):
@@ -121,7 +140,9 @@ def test_release_chooses_by_the_pid_of_its_caller(lab):
 
 
 def test_wait_for_a_hold_of_another_container_ends_in_time(lab):
-    holder = lab.start_words(*INNER, "sh", "-c", f"{shlex.quote(lab.script)} hold --pid $$ a/b && echo; read line")
+    holder = lab.start_words(
+        *INNER, "sh", "-c", f"{shlex.quote(lab.script)} hold --pid $$ a/b && echo; read line"
+    )
     read_line(holder)
     busy = [lab.run("wait", name, "--timeout", "100ms", prefix=INNER) for name in ("a", "a/b")]
     waiting = lab.start("wait", "a/b", prefix=INNER)
@@ -140,14 +161,18 @@ def test_socket_of_a_process_that_cannot_be_seen_has_no_pid(lab):
     assert (unseen["launcher"], unseen["child"], unseen["claims"]) == (None, None, {})
 
 
-# --- a launcher that is killed in a container: a holder keeps the name until the command has ended ----------------------------
+# --- a launcher that is killed in a container: a holder keeps the name until the command has ended
 
 
 class Killed:
-    """A launcher in a pid namespace, killed: `child` and `holder` are the pids, here, of its children."""
+    """A launcher in a pid namespace, killed: `child` and `holder` are the pids, here, of its
+    children.
+    """
 
     def __init__(self, lab, *words, command=COMMAND):
-        self.process = lab.start(*words, "-n", "job", "--", *command, prefix=(*INNER, "sh", "-c", '"$@"; cat', "sh"))
+        self.process = lab.start(
+            *words, "-n", "job", "--", *command, prefix=(*INNER, "sh", "-c", '"$@"; cat', "sh")
+        )
         read_line(self.process)
         _, self.launcher, *_ = find_chain(self.process)
         self.child, self.holder = find_children(self.launcher)
@@ -175,8 +200,15 @@ def test_holder_keeps_nothing_of_its_caller(lab):
     assert open(f"/proc/{holder}/comm").read() == "solo-holder\n"
 
     links = [f"/proc/{holder}/fd/{fd}" for fd in os.listdir(f"/proc/{holder}/fd")]
-    others = [link for link in links if os.readlink(link) not in ("anon_inode:[pidfd]", "anon_inode:[eventpoll]")]
-    own = [lab.find_hold("job"), lab.directory / "job"]  # by inode: in a chroot the links have other paths
+    others = [
+        link
+        for link in links
+        if os.readlink(link) not in ("anon_inode:[pidfd]", "anon_inode:[eventpoll]")
+    ]
+    own = [
+        lab.find_hold("job"),
+        lab.directory / "job",
+    ]  # by inode: in a chroot the links have other paths
 
     assert all(any(os.path.samefile(link, path) for path in own) for link in others)
     assert os.getsid(holder) != os.getsid(launcher)
@@ -190,9 +222,7 @@ def test_holder_keeps_nothing_of_its_caller(lab):
 
 def test_holder_ends_with_a_launcher_that_ends(lab):
     """Process 1 of this container reaps nobody: a zombie would stay."""
-    script = (
-        "import os, subprocess; subprocess.run([os.environ['SOLO'], '-n', 'job', 'true']); print(*os.listdir('/proc'))"
-    )
+    script = "import os, subprocess; subprocess.run([os.environ['SOLO'], '-n', 'job', 'true']); print(*os.listdir('/proc'))"
 
     _, seen, _ = finish(lab.start_words(*INNER, "/usr/bin/python3", "-c", script))
 
@@ -224,7 +254,7 @@ def test_orphan_without_a_holder_stays_held_for_those_who_see_it(lab):
     assert os.listdir(lab.directory / "job") == [".gate"]
 
 
-# --- an orphan whose holder was killed too, and that cannot be identified: it blocks no contender, but is not dead either -----
+# --- an orphan whose holder was killed too, and that cannot be identified: it blocks no contender,
 
 
 @pytest.fixture

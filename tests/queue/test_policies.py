@@ -1,4 +1,6 @@
-"""Policies about other contenders: N of --wait, --latest, --replace, --replace-after, --loud-after, count of skips."""
+"""Policies about other contenders: N of --wait, --latest, --replace, --replace-after, --loud-after,
+count of skips.
+"""
 
 import os
 import re
@@ -8,14 +10,26 @@ import time
 from datetime import datetime
 
 import pytest
-from conftest import LIVE, NOBODY, PATIENCE, finish, inject, is_blocked, kill, read_line, read_state, until, wait_dead
+from conftest import (
+    LIVE,
+    NOBODY,
+    PATIENCE,
+    finish,
+    inject,
+    is_blocked,
+    kill,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+)
 
 from solo.identity import read_stat
 
 IGNORE_TERM = 'trap "" TERM; echo $$; exec sleep 99'
 
 
-# --- N of --wait -------------------------------------------------------------------------------------------------
+# --- N of --wait----------------------------------------------------------------------------------
 
 
 def test_max_waiting_skips_contender_of_full_queue(lab, via):
@@ -58,14 +72,16 @@ def test_waiters_of_sibling_name_do_not_count(lab):
     assert other.poll() is None
 
 
-# --- --latest ----------------------------------------------------------------------------------------------------
+# --- --latest-------------------------------------------------------------------------------------
 
 
 def test_latest_supersedes_all_waiters(lab, via):
     """Each says in one line which process superseded it."""
     holder = lab.hold("job")
     old = [lab.start_waiter("job", tag=number) for number in range(10)]
-    new = lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo new >>$LAB/log")
+    new = lab.start(
+        "-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo new >>$LAB/log"
+    )
 
     ends = [finish(process) for process in old]
     finish(holder)
@@ -128,7 +144,11 @@ def test_latest_wakes_a_stopped_waiter_a_few_times(lab):
     new = lab.start("-v", "-w", "forever", "--latest", "-n", "job", "true", prefix=strace)
 
     until(lambda: trace.exists() and trace.read_text().count("SIGURG") == 5)
-    until(lambda: re.search(r"SIGURG(?!.*setitimer).*flock\(\d+, LOCK_SH$", trace.read_text(), re.DOTALL))
+    until(
+        lambda: re.search(
+            r"SIGURG(?!.*setitimer).*flock\(\d+, LOCK_SH$", trace.read_text(), re.DOTALL
+        )
+    )
     finish(holder)
 
     _, _, stderr = finish(new)
@@ -145,7 +165,17 @@ def test_last_of_several_latest_acquires_past_stopped_waiter(lab, via):
     until(lambda: read_state(stopped.pid) == "T")
     contenders = []
     for number in range(4):
-        words = ("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log")
+        words = (
+            "-w",
+            "forever",
+            "--latest",
+            "-n",
+            "job",
+            "--",
+            "sh",
+            "-c",
+            f"echo {number} >>$LAB/log",
+        )
         contenders.append(lab.start(*words))
         until(lambda: any(row["launcher"] == contenders[-1].pid for row in lab.list()))
 
@@ -169,7 +199,9 @@ def test_superseded_obeys_quiet_and_busy_exit(lab, loud):
 
 @pytest.mark.tool("strace")
 def test_waiter_is_superseded_while_it_looks(lab):
-    """The holder has ended. The waiter has joined, looked again, and waits for the gate: SIGURG must not be lost."""
+    """The holder has ended. The waiter has joined, looked again, and waits for the gate: SIGURG
+    must not be lost.
+    """
     holder, injected = lab.hold("job"), lab.path / "injected"
     slow = inject(lab, "flock:delay_enter=99s:when=5", paths=[lab.directory / "job/.gate"])
     tracer = lab.start("-w", "forever", "-n", "job", "true", prefix=slow)
@@ -183,7 +215,7 @@ def test_waiter_is_superseded_while_it_looks(lab):
     assert newest.returncode == 0 and "superseded by" in finish(tracer)[2]
 
 
-# --- --replace ---------------------------------------------------------------------------------------------------
+# --- --replace------------------------------------------------------------------------------------
 
 
 def test_replace_ends_waiters_and_earlier_replacer(lab, via):
@@ -201,7 +233,9 @@ def test_replace_ends_waiters_and_earlier_replacer(lab, via):
 
 @pytest.mark.parametrize("words", ["--replace -k 200ms", "--wait 50ms --replace-after 0s -k 300ms"])
 def test_stubborn_holder_is_killed_after_grace(lab, via, words):
-    """With --replace-after it has run for so long when the wait is over: then it is ended, however long that takes."""
+    """With --replace-after it has run for so long when the wait is over: then it is ended, however
+    long that takes.
+    """
     holder = lab.hold("job", script=IGNORE_TERM)
 
     assert lab.run(*words.split(), "-n", "job", "true").returncode == 0
@@ -211,7 +245,11 @@ def test_stubborn_holder_is_killed_after_grace(lab, via, words):
 @pytest.mark.parametrize("which", ["launcher", "command", "both"])
 def test_replace_ends_stopped_process(lab, via, which):
     holder = lab.hold("job", script="echo $$; exec sleep 99")
-    pids = {"launcher": [holder.pid], "command": [holder.child], "both": [holder.pid, holder.child]}[which]
+    pids = {
+        "launcher": [holder.pid],
+        "command": [holder.child],
+        "both": [holder.pid, holder.child],
+    }[which]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
         until(lambda: read_state(pid) == "T")
@@ -247,7 +285,9 @@ def test_replace_spares_compatible_waiters(lab):
         lab.start("-w", "forever", "-n", child, "--", "sh", "-c", f"echo {child} >>$LAB/log")
     until(lambda: lab.count_waiting("a") == 2)
 
-    assert lab.run("--replace", "-n", "a/c", "--", "sh", "-c", "echo new >>$LAB/log").returncode == 0
+    assert (
+        lab.run("--replace", "-n", "a/c", "--", "sh", "-c", "echo new >>$LAB/log").returncode == 0
+    )
 
     assert holder.wait(PATIENCE) == -signal.SIGTERM
     until(lambda: lab.list() == [])
@@ -257,12 +297,17 @@ def test_replace_spares_compatible_waiters(lab):
 def start_tree_of_one_tick(lab):
     """Start a holder that kills no descendant for an hour. Return (it, a stubborn descendant).
 
-    The descendant starts in the same clock tick as the command, which forks it first of all; the launcher adopts it once
-    the command has ended.
+    The descendant starts in the same clock tick as the command, which forks it first of all; the
+    launcher adopts it once the command has ended.
     """
-    fork = f"solo.start.posix.fork() or solo.start.posix.execv('/bin/sh', {['sh', '-c', IGNORE_TERM]})"
+    fork = (
+        f"solo.start.posix.fork() or solo.start.posix.execv('/bin/sh', {['sh', '-c', IGNORE_TERM]})"
+    )
     script = lab.script
-    lab.hasten("solo.start.wait_go", f"(lambda wait: lambda *words: [{fork}, wait(*words)][1])(solo.start.wait_go)")
+    lab.hasten(
+        "solo.start.wait_go",
+        f"(lambda wait: lambda *words: [{fork}, wait(*words)][1])(solo.start.wait_go)",
+    )
     forking, lab.script = lab.script, script
     command = ("sh", "-c", "echo $$; exec sleep 99")
     while True:
@@ -281,7 +326,10 @@ def test_replace_kills_descendant_of_the_same_tick_as_the_command(lab):
     assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
 
     assert read_state(descendant) in ("gone", "Z")
-    assert holder.wait(PATIENCE) in (-signal.SIGTERM, -signal.SIGKILL)  # a busy launcher may be late too
+    assert holder.wait(PATIENCE) in (
+        -signal.SIGTERM,
+        -signal.SIGKILL,
+    )  # a busy launcher may be late too
 
 
 @pytest.mark.parametrize("words", ["--replace", "--replace-after 0"])
@@ -302,9 +350,13 @@ def test_replace_fails_on_holder_of_other_user(shared):
 
 @pytest.mark.parametrize("words", ["--replace", "--replace-after 0"])
 def test_replace_ends_other_slot_than_ancestor(lab, words):
-    """An ancestor's slot may not be had, but the other may become free: without --replace the name is busy."""
+    """An ancestor's slot may not be had, but the other may become free: without --replace the name
+    is busy.
+    """
     other = lab.hold("job", "--slots", "2")
-    script = f"$SOLO --slots 2 -n job true; echo $?; $SOLO {words} --slots 2 -n job echo ran; echo $?"
+    script = (
+        f"$SOLO --slots 2 -n job true; echo $?; $SOLO {words} --slots 2 -n job echo ran; echo $?"
+    )
 
     result = lab.run("--slots", "2", "-n", "job", "--", "sh", "-c", script)
 
@@ -312,7 +364,9 @@ def test_replace_ends_other_slot_than_ancestor(lab, words):
 
 
 def test_replace_with_tree_spares_earlier_children(lab):
-    shell = lab.start_shell(f"sleep 99 & echo $!; exec $SOLO --tree -n job -- sh -c '{IGNORE_TERM}'")
+    shell = lab.start_shell(
+        f"sleep 99 & echo $!; exec $SOLO --tree -n job -- sh -c '{IGNORE_TERM}'"
+    )
     earlier, child = int(read_line(shell)), int(read_line(shell))
 
     assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
@@ -322,7 +376,8 @@ def test_replace_with_tree_spares_earlier_children(lab):
     os.kill(earlier, signal.SIGKILL)
 
 
-# A launcher that forks one more child before it looks for those from before it was executed, at the start of a clock tick.
+# A launcher that forks one more child before it looks for those from before it was executed, at the
+# start of a clock tick.
 LATE_CHILD = """
 import ctypes, solo.main, solo.process.limits as limits
 become_subreaper = limits.become_subreaper
@@ -347,7 +402,9 @@ solo.main.main()
 def test_command_of_a_tree_starts_in_a_later_tick_than_earlier_children(lab):
     """So other processes can tell its descendants from those children."""
     launcher = lab.start_code(LATE_CHILD)
-    *earlier, command = [int(read_line(launcher)) for _ in range(3)]  # the first one is of the upper process
+    *earlier, command = [
+        int(read_line(launcher)) for _ in range(3)
+    ]  # the first one is of the upper process
 
     assert max(read_stat(pid).start for pid in earlier) < read_stat(command).start
     for pid in earlier:
@@ -358,7 +415,9 @@ def test_command_of_a_tree_starts_in_a_later_tick_than_earlier_children(lab):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 def test_replace_ignores_equal_pid_of_other_namespace(lab):
-    """Inside, the launcher is pid 1; outside, pid 1 is an ancestor of every process. An outer namespace keeps the test safe."""
+    """Inside, the launcher is pid 1; outside, pid 1 is an ancestor of every process. An outer
+    namespace keeps the test safe.
+    """
     inside = f"unshare -p -f --mount-proc $SOLO --tree -k 200ms -n job -- sh -c '{IGNORE_TERM}'"
     script = f"""
         sleep 99 & witness=$!
@@ -379,10 +438,19 @@ def test_wait_limits_replace(lab):
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("line", ["--replace -k 3 -n job true", "stop --waiting -k 3 job"])
 def test_new_holder_gets_one_sigterm(lab, line):
-    """Its waiter's ticket outlives the start of its command. To some programs a second SIGTERM means at once."""
+    """Its waiter's ticket outlives the start of its command. To some programs a second SIGTERM
+    means at once.
+    """
     holder = lab.hold("job")
     count = f"trap 'echo term' TERM; echo up; {LIVE}"
-    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
+    slow = (
+        "strace",
+        "-qq",
+        "-o",
+        lab.path / "trace",
+        "-e",
+        "inject=unlink,unlinkat:delay_enter=2s:when=1",
+    )
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
     until(lambda: lab.count_waiting("job") == 1)
     holder.communicate()
@@ -390,7 +458,11 @@ def test_new_holder_gets_one_sigterm(lab, line):
 
     ended = lab.run(*line.split())
 
-    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", line[:4] == "stop")
+    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (
+        0,
+        "term\n",
+        line[:4] == "stop",
+    )
 
 
 def test_replacer_keeps_one_descriptor_of_each_holder(lab):
@@ -404,7 +476,7 @@ def test_replacer_keeps_one_descriptor_of_each_holder(lab):
     assert [path for path in open_files if "/.hold." in path] == [str(lab.find_hold("job"))]
 
 
-# --- --replace-after ---------------------------------------------------------------------------------------------
+# --- --replace-after------------------------------------------------------------------------------
 
 
 def test_replace_after_ends_a_holder_that_has_run_for_so_long(lab, via):
@@ -413,7 +485,10 @@ def test_replace_after_ends_a_holder_that_has_run_for_so_long(lab, via):
     skipped = lab.run("--replace-after", "1h", "-n", "job", "true")
     replacing, free = (lab.run("--replace-after", "0s", "-n", "job", "true") for _ in range(2))
 
-    assert (skipped.returncode, replacing.returncode) == (75, 0) and b"busy: held for" in skipped.stderr
+    assert (skipped.returncode, replacing.returncode) == (
+        75,
+        0,
+    ) and b"busy: held for" in skipped.stderr
     assert holder.wait(PATIENCE) == -signal.SIGTERM and free.returncode == 0
 
 
@@ -424,7 +499,10 @@ def test_replace_after_ends_a_holder_after_so_many_skips_in_a_row(lab):
     holder = lab.hold("job")
     words = ("--replace-after", "2", "-n", "job", "true")
 
-    assert [lab.run(*words).returncode for _ in range(2)] == [75, 75]  # the skip before this run does not count
+    assert [lab.run(*words).returncode for _ in range(2)] == [
+        75,
+        75,
+    ]  # the skip before this run does not count
     assert holder.poll() is None
     assert lab.run(*words).returncode == 0
     assert holder.wait(PATIENCE) == -signal.SIGTERM
@@ -441,7 +519,9 @@ def test_replace_after_counts_the_skips_of_its_own_mode(lab):
 
 def test_waiter_with_replace_after_acquires_before_if_the_holder_ends(lab, via):
     holder = lab.hold("job")
-    waiter = lab.start("--wait", "forever", "--replace-after", "1h", "-n", "job", "--", "echo", "ran")
+    waiter = lab.start(
+        "--wait", "forever", "--replace-after", "1h", "-n", "job", "--", "echo", "ran"
+    )
     until(lambda: lab.count_waiting("job") == 1)
 
     late = lab.run("--wait", "200ms", "--replace-after", "1h", "-n", "job", "true")
@@ -461,7 +541,9 @@ def test_replace_after_ends_the_waiters_in_its_way_too(lab, via):
 
 
 def test_replace_after_counts_the_time_of_the_oldest_holder_in_the_way(lab):
-    """The limit is between the ages of the two holders, and the hold of a sibling name is in nobody's way."""
+    """The limit is between the ages of the two holders, and the hold of a sibling name is in
+    nobody's way.
+    """
     lab.hold("up/other")
     old = lab.hold("up/job", "--shared")
     until(lambda: find_age(lab, old) > 1.5)
@@ -476,7 +558,9 @@ def test_replace_after_counts_the_time_of_the_oldest_holder_in_the_way(lab):
 @pytest.mark.tool("faketime")
 @pytest.mark.parametrize("step", ["+2d", "-2d"])
 def test_age_of_a_holder_ignores_a_step_of_the_wall_clock(lab, via, step):
-    """A board without a clock battery steps at its first answer of a time server. faketime has no boot clock to set."""
+    """A board without a clock battery steps at its first answer of a time server. faketime has no
+    boot clock to set.
+    """
     lab.hold("job")
     stepped = {"prefix": ("env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "faketime", "-f", step)}
 
@@ -509,8 +593,14 @@ IN_A_THREAD = "other = threading.Thread(target=ask); other.start(); other.join()
 @pytest.mark.parametrize(
     "code, end",
     [
-        *[(f"ask({words})", REFUSED) for words in ("", "'-w', 'forever'", "'--replace'", "'--replace-after', '0'")],
-        (IN_A_THREAD, ("75\n", "busy: held for")),  # the other thread may release the name meanwhile
+        *[
+            (f"ask({words})", REFUSED)
+            for words in ("", "'-w', 'forever'", "'--replace'", "'--replace-after', '0'")
+        ],
+        (
+            IN_A_THREAD,
+            ("75\n", "busy: held for"),
+        ),  # the other thread may release the name meanwhile
     ],
 )
 def test_run_below_a_program_that_holds_its_name_is_refused(lab, code, end):
@@ -526,7 +616,16 @@ def test_waiter_with_replace_after_sleeps(lab):
     lab.hold("job")
     trace = lab.path / "trace"
 
-    result = lab.run("--wait", "forever", "--replace-after", "2s", "-n", "job", "true", prefix=("strace", "-o", trace))
+    result = lab.run(
+        "--wait",
+        "forever",
+        "--replace-after",
+        "2s",
+        "-n",
+        "job",
+        "true",
+        prefix=("strace", "-o", trace),
+    )
 
     waits = re.findall(r"flock\(\d+, LOCK_SH\)|nanosleep|poll\(|select\(", trace.read_text())
     assert result.returncode == 0 and 1 <= len(waits) <= 2
@@ -547,7 +646,7 @@ except solo.Busy:
     assert lab.run_code(code)[1:] == (f"{status}\n", "")
 
 
-# --- skips -------------------------------------------------------------------------------------------------------
+# --- skips----------------------------------------------------------------------------------------
 
 
 def test_busy_line_has_skips_since_last_run(lab):
@@ -557,7 +656,12 @@ def test_busy_line_has_skips_since_last_run(lab):
     lab.hold("job")
     texts.append(lab.run("-n", "job", "true").stderr)
 
-    assert [text.partition(b"), ")[2] for text in texts] == [b"", b"1 skip since\n", b"2 skips since\n", b""]
+    assert [text.partition(b"), ")[2] for text in texts] == [
+        b"",
+        b"1 skip since\n",
+        b"2 skips since\n",
+        b"",
+    ]
 
 
 LIMIT = ("sh", "-c", 'ulimit -n 90; exec "$@"', "sh")
@@ -568,7 +672,12 @@ def test_loud_after_count_reports_skips(lab):
     words = ("-q", "-E", "0", "--loud-after", "2", "-n", "job", "true")
     ends = [lab.run(*words) for _ in range(4)]
 
-    assert [(end.returncode, bool(end.stderr)) for end in ends] == [(0, False), (0, False), (75, True), (75, True)]
+    assert [(end.returncode, bool(end.stderr)) for end in ends] == [
+        (0, False),
+        (0, False),
+        (75, True),
+        (75, True),
+    ]
     finish(holder)
     assert lab.run(*words).returncode == 0
     lab.hold("job")
@@ -584,13 +693,19 @@ def test_loud_after_duration_reports_long_holder(lab, via):
 
 
 def test_weaker_holds_do_not_reset_skips(lab):
-    """A contender skipped again and again becomes loud, whatever runs beside the holder meanwhile."""
+    """A contender skipped again and again becomes loud, whatever runs beside the holder
+    meanwhile.
+    """
     lab.hold("job", "-s")
     lab.hold("up/a")
     ends, loud = [], ("-q", "-E", "0", "--loud-after", "2")
     for _ in range(4):
         ends.append([lab.run(*loud, "-n", name, "true").returncode for name in ("job", "up")])
-        assert lab.run("-s", "-n", "job", "true").returncode == lab.run("-n", "up/b", "true").returncode == 0
+        assert (
+            lab.run("-s", "-n", "job", "true").returncode
+            == lab.run("-n", "up/b", "true").returncode
+            == 0
+        )
 
     assert ends == [[0, 0], [0, 0], [75, 75], [75, 75]]
 
@@ -619,7 +734,9 @@ def test_hold_without_run_does_not_undo_the_reset_by_a_run_beside_it(lab):
     lab.start("-w", "forever", "--latest", "-n", "b", "true")
     assert waiter.wait(PATIENCE) == 75
 
-    assert int((lab.directory / "a/.gate").read_text().split()[2]) == 0  # the skips of shared contenders
+    assert (
+        int((lab.directory / "a/.gate").read_text().split()[2]) == 0
+    )  # the skips of shared contenders
 
 
 def test_timeout_and_full_queue_count_as_skips(lab):
@@ -630,17 +747,23 @@ def test_timeout_and_full_queue_count_as_skips(lab):
     assert b"2 skips since" in lab.run("-n", "job", "true").stderr
 
 
-# --- all policies -----------------------------------------------------------------------------------------------
+# --- all policies---------------------------------------------------------------------------------
 
 
 POLICIES = [("--replace -k 1 -n job true", 0), ("--latest -w 0.1 -n job true", 75)]
-POLICIES = [("stop --waiting job", 0), *(pytest.param(*row, marks=pytest.mark.full) for row in POLICIES)]
+POLICIES = [
+    ("stop --waiting job", 0),
+    *(pytest.param(*row, marks=pytest.mark.full) for row in POLICIES),
+]
 
 
 @pytest.mark.parametrize("line, status", POLICIES)
 def test_policies_and_stop_see_more_waiters_than_descriptors(lab, line, status):
     lab.hold("job")
-    waiting, silent = ("-w", "forever", "-n", "job", "true"), dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+    waiting, silent = (
+        ("-w", "forever", "-n", "job", "true"),
+        dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL),
+    )
     many = [lab.start(*waiting, **silent) for _ in range(100)]
     until(lambda: lab.count_waiting("job") == len(many))
 

@@ -1,4 +1,6 @@
-"""Exclusion and order: join, wait, acquire and release one name; a directory that changes during the wait."""
+"""Exclusion and order: join, wait, acquire and release one name; a directory that changes during
+the wait.
+"""
 
 import re
 import shutil

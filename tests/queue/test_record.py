@@ -11,7 +11,9 @@ pytestmark = pytest.mark.quick
 
 @pytest.mark.parametrize("name", ["record", "quoted", "gate", "stat", "value", "words"])
 def test_sample_of_inputs_is_read_correctly(name):
-    """Records survive a round trip and are never another one when torn; process names and words may be anything."""
+    """Records survive a round trip and are never another one when torn; process names and words may
+    be anything.
+    """
     result = fuzz.run(TARGETS[name], 1, 150)
 
     assert "why" not in result, result

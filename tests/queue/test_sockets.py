@@ -1,4 +1,6 @@
-"""--via socket: the same queue without files. Tests with the fixtures `via` and `kind` cover both kinds of ticket."""
+"""--via socket: the same queue without files. Tests with the fixtures `via` and `kind` cover both
+kinds of ticket.
+"""
 
 import json
 import os
@@ -35,7 +37,9 @@ def test_no_file_is_created_or_opened_for_writing(lab):
     trace = lab.path / "trace"
     lab.run("-n", "job", "true", prefix=("strace", "-o", trace, "-e", "trace=%file"))
 
-    changing = re.compile(r"(?!.*(?:readlink|/dev/)).*(?:O_WRONLY|O_RDWR|O_CREAT|mkdir|rename|link\()")
+    changing = re.compile(
+        r"(?!.*(?:readlink|/dev/)).*(?:O_WRONLY|O_RDWR|O_CREAT|mkdir|rename|link\()"
+    )
     assert list(filter(changing.match, trace.read_text().splitlines())) == []
 
 
@@ -44,7 +48,10 @@ def test_file_and_socket_of_one_name_are_two_locks(lab):
     del lab.environment["SOLO_VIA"]
     lab.hold("job")
 
-    both = [(row["name"], row["via"], row["state"]) for row in json.loads(lab.run("list", "--json").stdout)]
+    both = [
+        (row["name"], row["via"], row["state"])
+        for row in json.loads(lab.run("list", "--json").stdout)
+    ]
     assert both == [("job", "file", "held"), ("job", "socket", "held")]
     assert [row["via"] for row in lab.list("--via", "socket")] == ["socket"]
     assert [row["via"] for row in lab.list("--via", "file")] == ["file"]
@@ -60,11 +67,22 @@ def test_list_shows_all_fields_of_a_record(lab):
 
 
 def kill_launcher_of_large_command(lab):
-    """Return a waiter's output after SIGKILL to the launcher. The command's death takes a while: it frees much memory."""
+    """Return a waiter's output after SIGKILL to the launcher. The command's death takes a while: it
+    frees much memory.
+    """
     large = "import os, sys; memory = b'x' * (1 << 28); print(os.getpid(), flush=True); sys.stdin.read()"
     holder = lab.start("-n", "job", "--", sys.executable, "-IS", "-c", large)
     child = int(read_line(holder))
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", f"grep -s State: /proc/{child}/status; echo ran")
+    waiter = lab.start(
+        "-w",
+        "forever",
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        f"grep -s State: /proc/{child}/status; echo ran",
+    )
     until(lambda: lab.count_waiting("job"))
     holder.kill()
     return finish(waiter)[1]
@@ -95,7 +113,10 @@ def test_address_bound_by_another_user_is_an_error(common):
     squatter.communicate()
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-    assert f"pid {squatter.pid} of uid {NOBODY} has bound an address of this user".encode() in result.stderr
+    assert (
+        f"pid {squatter.pid} of uid {NOBODY} has bound an address of this user".encode()
+        in result.stderr
+    )
     assert common.run("-n", "job", "true").returncode == 0
 
 
@@ -144,14 +165,22 @@ def test_stuck_gate_names_its_owner(lab):
     assert result.returncode == 125 and result.stderr.startswith(
         f"solo: job: --via socket: cannot bind the gate's address: pid {os.getpid()} (".encode()
     )
-    assert result.stderr.endswith(f") has kept it locked for 2 seconds (end it: kill {os.getpid()})\n".encode())
-    assert (short.returncode, short.stderr[:47]) == (75, b"solo: job: busy: another process has its gate l")
+    assert result.stderr.endswith(
+        f") has kept it locked for 2 seconds (end it: kill {os.getpid()})\n".encode()
+    )
+    assert (short.returncode, short.stderr[:47]) == (
+        75,
+        b"solo: job: busy: another process has its gate l",
+    )
 
 
 def test_name_too_long_for_an_address_is_refused(lab):
     result = lab.run("-n", "n" * 100, "true")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"too long" in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and b"too long" in result.stderr
 
 
 def test_odd_names_are_different_locks(lab):
@@ -164,7 +193,9 @@ def test_odd_names_are_different_locks(lab):
 
 
 def test_full_backlog_still_counts_as_held(lab):
-    """The owner never accepts, so closed connections fill its backlog until the kernel refuses more."""
+    """The owner never accepts, so closed connections fill its backlog until the kernel refuses
+    more.
+    """
     holder = lab.hold("job")
     [address] = re.findall(r"(?m) 00010000 .* (\S+/job/hold\.\S*)$", open("/proc/net/unix").read())
     connections = 0
@@ -208,4 +239,6 @@ def test_dir_excludes_sockets_but_solo_dir_does_not(lab):
 def test_unknown_backend_is_refused(lab, words):
     result = lab.run(*words)
 
-    assert result.returncode == 125 and result.stderr.startswith(b"solo: --via pigeon: neither file nor socket, ")
+    assert result.returncode == 125 and result.stderr.startswith(
+        b"solo: --via pigeon: neither file nor socket, "
+    )

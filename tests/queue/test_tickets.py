@@ -1,4 +1,5 @@
-"""Damaged and foreign files in the directory of a name, and full file systems: solo does the right thing or fails in one line.
+"""Damaged and foreign files in the directory of a name, and full file systems: solo does the right
+thing or fails in one line.
 
 It never lets two commands overlap, and never hangs.
 """
@@ -13,7 +14,16 @@ from conftest import STEPPED, count_injected, finish, inject, kill, reboot, unti
 
 from solo.gate import BOOT_AT, DIGITS, LARGEST
 
-GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", (b"9" * 20 + b"\n") * 3, b"x" * 3_000_000, b"\n" * 100]
+GARBAGE = [
+    b"",
+    b"\0",
+    b"garbage",
+    b"\xff" * 5000,
+    b"solo 1\n",
+    (b"9" * 20 + b"\n") * 3,
+    b"x" * 3_000_000,
+    b"\n" * 100,
+]
 
 
 def runs_or_fails_in_one_line(result):
@@ -40,7 +50,9 @@ def test_damaged_gate_neither_blocks_nor_frees_a_name(lab, data):
     finish(holder)
 
 
-@pytest.mark.parametrize("data", [b"99999999999999999999\n", b"09999999999999999999\n", b"00000000000000000001\n"])
+@pytest.mark.parametrize(
+    "data", [b"99999999999999999999\n", b"09999999999999999999\n", b"00000000000000000001\n"]
+)
 @pytest.mark.parametrize("seat", [None, ".seat.09999999999999999999", ".seat.99999999999999999999"])
 def test_wrong_counter_hides_no_ticket(lab, data, seat):
     lab.hold("job/inner")
@@ -55,10 +67,14 @@ def test_wrong_counter_hides_no_ticket(lab, data, seat):
 
 
 def test_number_of_a_live_ticket_is_not_used_again(lab):
-    """The counter is too low, and the next ticket cannot have a number above that of the last one."""
+    """The counter is too low, and the next ticket cannot have a number above that of the last
+    one.
+    """
     counter = 5 * 10**17
     holders = [lab.hold("job", "--shared") for _ in range(2)]
-    for ticket, number in zip(list((lab.directory / "job").glob(".hold.*")), (counter + 1, LARGEST)):
+    for ticket, number in zip(
+        list((lab.directory / "job").glob(".hold.*")), (counter + 1, LARGEST)
+    ):
         ticket.rename(ticket.with_name(f".hold.{number:0{DIGITS}d}"))
     (lab.directory / "job/.gate").write_bytes(b"%0*d\n" % (DIGITS, counter))
 
@@ -81,8 +97,14 @@ def test_ticket_that_vanishes_before_its_owner_is_known_is_an_error(lab):
 
     result = run_beside(lab, prefix=inject(lab, "newfstatat:error=ENOENT", paths=[ticket]))
 
-    reason = f"solo: job: cannot read {lab.directory}/job/{ticket}: Too many levels of symbolic links\n"
-    assert (result.returncode, result.stderr.decode(), lab.read_log()) == (125, reason, []) and count_injected(lab)
+    reason = (
+        f"solo: job: cannot read {lab.directory}/job/{ticket}: Too many levels of symbolic links\n"
+    )
+    assert (result.returncode, result.stderr.decode(), lab.read_log()) == (
+        125,
+        reason,
+        [],
+    ) and count_injected(lab)
 
 
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
@@ -148,7 +170,9 @@ def test_unreadable_record_is_one_line_and_125(lab):
     lab.hold("job")
     ticket = lab.find_hold("job")
 
-    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "pread64:error=EIO", paths=[ticket]))
+    result = lab.run(
+        "-n", "job", "--", "echo", "ran", prefix=inject(lab, "pread64:error=EIO", paths=[ticket])
+    )
 
     assert (result.returncode, result.stdout) == (125, b"")
     assert result.stderr.decode() == f"solo: job: cannot read {ticket}: Input/output error\n"
@@ -171,7 +195,9 @@ def test_skip_that_cannot_be_counted_is_still_a_skip(lab):
 
     result = lab.run("-n", "job", "true", prefix=full)
 
-    assert result.returncode == 75 and b"skip" not in result.stderr and result.stderr.count(b"\n") == 1
+    assert (
+        result.returncode == 75 and b"skip" not in result.stderr and result.stderr.count(b"\n") == 1
+    )
     assert count_injected(lab) and b"1 skip" in lab.run("-n", "job", "true").stderr
 
 
@@ -199,7 +225,10 @@ def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab):
     record = ticket.read_bytes()
     ticket.write_bytes(b"garbage")
 
-    results = [lab.run(*words, prefix=STEPPED) for words in (["-n", "job", "true"], ["list"], ["wait", "job"])]
+    results = [
+        lab.run(*words, prefix=STEPPED)
+        for words in (["-n", "job", "true"], ["list"], ["wait", "job"])
+    ]
 
     assert [result.returncode for result in results] == [125] * 3
     assert all(b"damaged" in result.stderr for result in results)
@@ -210,7 +239,9 @@ def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab):
 @pytest.mark.host
 @pytest.mark.tool("faketime")
 def test_gate_of_older_solo_frees_nothing_after_clock_step(lab):
-    """The first ticket after an update does not prove that the tickets before it are from an earlier boot."""
+    """The first ticket after an update does not prove that the tickets before it are from an
+    earlier boot.
+    """
     holder = lab.hold("job", "--shared")
     gate = lab.directory / "job/.gate"
     gate.write_bytes(gate.read_bytes()[:BOOT_AT])
@@ -253,7 +284,9 @@ FOREIGN = {  # what is no regular file
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-@pytest.mark.parametrize("file", [".gate", *(f".{kind}.{1:020d}" for kind in ("new", "hold", "seat"))])
+@pytest.mark.parametrize(
+    "file", [".gate", *(f".{kind}.{1:020d}" for kind in ("new", "hold", "seat"))]
+)
 def test_foreign_file_in_the_place_of_a_ticket_is_ignored_or_one_line(lab, file, kind):
     lab.run("-n", "job", "true")
     path = lab.directory / "job" / file
@@ -279,7 +312,14 @@ def test_foreign_file_in_the_place_of_a_name_is_refused(lab, name, kind):
 
 def test_files_that_are_no_tickets_are_kept(lab):
     lab.run("-n", "job", "true")
-    others = [".hold.x", ".hold.1", ".seat.", "README", ".hold.000000000000000000010", ".hold.0000000000000000000²"]
+    others = [
+        ".hold.x",
+        ".hold.1",
+        ".seat.",
+        "README",
+        ".hold.000000000000000000010",
+        ".hold.0000000000000000000²",
+    ]
     for file in others:
         (lab.directory / "job" / file).write_text("mine")
 

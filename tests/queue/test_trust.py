@@ -1,5 +1,6 @@
-"""The section TRUST of solo(1): what other users can leave in a directory, doctor's verdict, and remedies that work when
-typed."""
+"""The section TRUST of solo(1): what other users can leave in a directory, doctor's verdict, and
+remedies that work when typed.
+"""
 
 import ast
 import os
@@ -12,7 +13,19 @@ from contextlib import contextmanager
 from importlib.util import cache_from_source
 
 import pytest
-from conftest import CAPTURED, LIBC, NOBODY, ROOT, count_injected, finish, inject, kill, read_call, read_state, until
+from conftest import (
+    CAPTURED,
+    LIBC,
+    NOBODY,
+    ROOT,
+    count_injected,
+    finish,
+    inject,
+    kill,
+    read_call,
+    read_state,
+    until,
+)
 
 from solo.commands import doctor
 from solo.identity import read_origin
@@ -31,7 +44,9 @@ def act_as_nobody(*words):
 
 
 def leave(*words):
-    """Run words, the last of which is a path, and give the result to nobody, who cannot enter the place of a lab."""
+    """Run words, the last of which is a path, and give the result to nobody, who cannot enter the
+    place of a lab.
+    """
     subprocess.run([*map(str, words)], check=True)
     subprocess.run(["chown", "-hR", f"{NOBODY}:{NOBODY}", words[-1]], check=True)
 
@@ -71,11 +86,14 @@ def link_gate(job):
 
 def find_remedies(text):
     """Return the commands in parentheses at the end of a message; each alone must do."""
-    remedy = re.search(r"\((?:as root: |as root, |once that has ended: |run )*((?:(?! \().)*)\)$", text)[1]
+    remedy = re.search(
+        r"\((?:as root: |as root, |once that has ended: |run )*((?:(?! \().)*)\)$", text
+    )[1]
     return remedy.split(", or to share it with all users: ")
 
 
-# The mode of the base, what goes wrong with the directory of `job`, and the state that doctor gives it.
+# The mode of the base, what goes wrong with the directory of `job`, and the state that doctor gives
+# it.
 SPOILED = {
     "group can write in name": (0o755, share_with_group, "fails"),
     "name of other user": (0o755, give_away, "fails"),
@@ -88,7 +106,11 @@ SPOILED = {
     "sticky: name of other user": (0o1777, give_away, "note"),
     "sticky: gate of other user": (0o1777, lambda job: replace_gate(job, "touch"), "fails"),
     "sticky: fifo as gate": (0o1777, lambda job: replace_gate(job, "mkfifo"), "fails"),
-    "sticky: link as gate": (0o1777, lambda job: replace_gate(job, "ln", "-s", "/etc/passwd"), "fails"),
+    "sticky: link as gate": (
+        0o1777,
+        lambda job: replace_gate(job, "ln", "-s", "/etc/passwd"),
+        "fails",
+    ),
     "sticky: no sticky bit": (0o1777, lambda job: job.chmod(0o777), "fails"),
     "sticky: damaged ticket of root": (0o1777, lambda job: (job / TICKET).touch(), "fails"),
     "group: name open to all": (0o2770, lambda job: job.chmod(0o2777), "fails"),
@@ -97,7 +119,9 @@ SPOILED = {
 
 @pytest.fixture
 def ask_doctor(lab, capsys):
-    """A function that returns (status, lines) of doctor in this process: a start of it takes 200 ms of CPU."""
+    """A function that returns (status, lines) of doctor in this process: a start of it takes 200 ms
+    of CPU.
+    """
 
     def ask():
         return doctor.run({"dir": str(lab.directory)}, []), capsys.readouterr().out.splitlines()
@@ -121,12 +145,16 @@ def test_remedy_works_when_typed_and_doctor_gives_the_same(lab, ask_doctor, case
         subprocess.run(["sh", "-c", find_remedies(error)[at]], check=True)
 
         assert result.returncode == 125 and "\n" not in error and len(find_remedies(error)) == count
-        assert f"{state:<5}  {error.removeprefix('solo: job: ')}" in lines and status == (state == "fails")
+        assert f"{state:<5}  {error.removeprefix('solo: job: ')}" in lines and status == (
+            state == "fails"
+        )
         assert lab.run("-n", "job", "true").returncode == 0 and ask_doctor()[0] == 0
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("make", [make_nested_of_nobody, lambda job: leave("touch", job)], ids=["nested name", "file"])
+@pytest.mark.parametrize(
+    "make", [make_nested_of_nobody, lambda job: leave("touch", job)], ids=["nested name", "file"]
+)
 def test_remedy_for_what_other_user_made_first_works_when_typed(lab, make):
     make_base(lab, 0o1777)
     make(lab.directory / "job")
@@ -145,18 +173,28 @@ def test_remedy_for_wide_files_works_when_typed(lab):
     (lab.directory / "job").chmod(0o755)
     (lab.directory / "job/.gate").chmod(0o644)
 
-    remedy = lab.run("doctor").stdout.decode().splitlines()[-1].removeprefix("not ready; first: run ")
+    remedy = (
+        lab.run("doctor").stdout.decode().splitlines()[-1].removeprefix("not ready; first: run ")
+    )
     subprocess.run(["sh", "-c", remedy.replace("solo", lab.script, 1)], check=True)
 
     assert remedy == f"solo clean --dir {lab.directory}" and lab.run("doctor").returncode == 0
 
 
-# --- a directory for all users --------------------------------------------------------------------------------------
+# --- a directory for all users--------------------------------------------------------------------
 
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    "words", ["touch", "mkfifo", "mkdir", "ln -s /etc/passwd", "mkdir -m 0", "sh -c 'umask 777 && : >\"$0\"'"]
+    "words",
+    [
+        "touch",
+        "mkfifo",
+        "mkdir",
+        "ln -s /etc/passwd",
+        "mkdir -m 0",
+        "sh -c 'umask 777 && : >\"$0\"'",
+    ],
 )
 @pytest.mark.parametrize("kind", [".hold.", ".seat."])
 def test_file_of_other_user_that_is_no_ticket_blocks_nobody(common, words, kind):
@@ -167,7 +205,9 @@ def test_file_of_other_user_that_is_no_ticket_blocks_nobody(common, words, kind)
 
     results = [common.run("-n", "job", "--", "echo", "ran", user=user) for user in (OTHER, 0)]
 
-    assert [(result.returncode, result.stdout, result.stderr) for result in results] == [(0, b"ran\n", b"")] * 2
+    assert [(result.returncode, result.stdout, result.stderr) for result in results] == [
+        (0, b"ran\n", b"")
+    ] * 2
 
 
 @pytest.mark.root
@@ -179,8 +219,16 @@ def test_doctor_notes_what_solo_ignores_and_views_show_the_holder(lab):
 
     shown, doctor = lab.run("show", "job"), lab.run("doctor")
 
-    assert shown.returncode == 0 and b"job: 1 held" in shown.stdout and lab.run("-n", "job", "true").returncode == 75
-    [note] = [text for text in doctor.stdout.decode().splitlines() if "is no ticket, and solo ignores it" in text]
+    assert (
+        shown.returncode == 0
+        and b"job: 1 held" in shown.stdout
+        and lab.run("-n", "job", "true").returncode == 75
+    )
+    [note] = [
+        text
+        for text in doctor.stdout.decode().splitlines()
+        if "is no ticket, and solo ignores it" in text
+    ]
     subprocess.run(["sh", "-c", find_remedies(note)[0]], check=True)
     assert doctor.returncode == 0 and not (lab.directory / "job" / TICKET).exists()
     assert lab.run("stop", "job").returncode == 0 and holder.wait() is not None
@@ -191,7 +239,9 @@ def test_live_and_orphaned_tickets_of_other_user_hold(common):
     """They are tickets, unlike what is ignored."""
     make_base(common, 0o1777)
     common.run("-n", "job", "true")
-    holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=NOBODY, group=NOBODY)
+    holder = common.start(
+        "-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=NOBODY, group=NOBODY
+    )
     holder.stdout.readline()
 
     assert common.run("-n", "job", "true", user=OTHER).returncode == 75
@@ -222,7 +272,9 @@ def make_link(path):
 
 @contextmanager
 def watch_opens(path):
-    """Yield a function that returns whether a process has opened the file since it was last called."""
+    """Yield a function that returns whether a process has opened the file since it was last
+    called.
+    """
     watch = LIBC.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
     assert LIBC.inotify_add_watch(watch, os.fsencode(path), IN_OPEN) >= 0
 
@@ -237,10 +289,15 @@ def watch_opens(path):
 
 
 def claim_descriptor(job, path, found):
-    """Leave the hold of a descriptor by nobody, whose processes have ended: its record names `path`, and the inode `found`."""
+    """Leave the hold of a descriptor by nobody, whose processes have ended: its record names
+    `path`, and the inode `found`.
+    """
     gone = (1 << 22) + 1  # no pid is greater than 1 << 22
     record = Record((gone, 1), read_origin(), NOBODY, Claim("X"), ["job"], [b"job"])
-    record.keep, record.descriptor = (gone, 1), (gone, 1, found.st_dev, found.st_ino, 0, os.fsencode(path))
+    record.keep, record.descriptor = (
+        (gone, 1),
+        (gone, 1, found.st_dev, found.st_ino, 0, os.fsencode(path)),
+    )
     (job / TICKET).write_bytes(format_record(record)[:-RESERVED] + format_closing((gone, 1)))
     give_away(job / TICKET)
 
@@ -248,7 +305,9 @@ def claim_descriptor(job, path, found):
 @pytest.mark.root
 @pytest.mark.parametrize("make", [make_fifo, make_device, make_link])
 @pytest.mark.parametrize("look", [os.stat, os.lstat])
-def test_root_opens_no_file_but_a_regular_one_that_another_user_names(shared, solo_script, make, look):
+def test_root_opens_no_file_but_a_regular_one_that_another_user_names(
+    shared, solo_script, make, look
+):
     shared.run("-n", "job", "true")
     path = shared.path / "file"
     target = make(path)
@@ -288,8 +347,13 @@ def test_journals_of_other_user_are_named_with_remedy(lab):
     error, doctor = lab.run(*day).stderr.decode().strip(), lab.run("doctor")
     subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
 
-    assert error.startswith(f"solo: job: cannot use {lab.directory}/.journals.0: it belongs to uid {NOBODY}, who ")
-    assert doctor.returncode == 1 and f"fails  {error.removeprefix('solo: job: ')}".encode() in doctor.stdout
+    assert error.startswith(
+        f"solo: job: cannot use {lab.directory}/.journals.0: it belongs to uid {NOBODY}, who "
+    )
+    assert (
+        doctor.returncode == 1
+        and f"fails  {error.removeprefix('solo: job: ')}".encode() in doctor.stdout
+    )
     assert lab.run(*day).stdout == b"ran\n" and lab.run("doctor").returncode == 0
 
 
@@ -300,11 +364,13 @@ def test_show_lists_tickets_beside_one_that_cannot_be_read(lab):
     result = lab.run("show", "job")
 
     assert result.returncode == 125 and b"job: 1 held" in result.stdout
-    assert result.stderr.startswith(f"solo: job: cannot read {lab.directory}/job/{TICKET}: it is damaged".encode())
+    assert result.stderr.startswith(
+        f"solo: job: cannot read {lab.directory}/job/{TICKET}: it is damaged".encode()
+    )
     assert finish(holder)[0] == 0
 
 
-# --- a directory for a group ----------------------------------------------------------------------------------------
+# --- a directory for a group----------------------------------------------------------------------
 
 
 def start_member(lab, user, *words):
@@ -322,7 +388,9 @@ def test_members_with_other_primary_groups_share_names(common, mode):
 
     assert finish(first)[0] == 0 and finish(second) == (0, b"ran\n".decode(), "")
     places = [path for path in common.directory.rglob("*") if path.is_dir()]
-    assert {(path.stat().st_gid, path.stat().st_mode & 0o7777) for path in places} == {(GROUP, 0o2770)}
+    assert {(path.stat().st_gid, path.stat().st_mode & 0o7777) for path in places} == {
+        (GROUP, 0o2770)
+    }
 
 
 @pytest.mark.root
@@ -338,7 +406,9 @@ def test_name_with_group_of_earlier_version_is_refused_with_remedy(common):
 
     reason = f"Permission denied (as root: chgrp -R {GROUP} "
     assert error.startswith(f"solo: job: cannot open {common.directory}/job: {reason}")
-    assert [finish(start_member(common, user, "-n", "job", "true"))[0] for user in (NOBODY, OTHER)] == [0, 0]
+    assert [
+        finish(start_member(common, user, "-n", "job", "true"))[0] for user in (NOBODY, OTHER)
+    ] == [0, 0]
 
 
 @pytest.mark.root
@@ -366,16 +436,28 @@ def test_full_file_system_keeps_no_unnamed_directory(lab):
 
     result = lab.run("-n", "job", "true", prefix=inject(lab, "renameat:error=ENOSPC:when=1"))
 
-    assert (result.returncode, count_injected(lab), os.listdir(lab.directory)) == (125, 1, [".journals"])
-    assert result.stderr.decode().startswith(f"solo: job: cannot create {lab.directory}/job: No space left on device")
+    assert (result.returncode, count_injected(lab), os.listdir(lab.directory)) == (
+        125,
+        1,
+        [".journals"],
+    )
+    assert result.stderr.decode().startswith(
+        f"solo: job: cannot create {lab.directory}/job: No space left on device"
+    )
 
 
 @pytest.mark.root
 @pytest.mark.tool("strace")
 def test_directory_that_another_contender_made_meanwhile_is_used(lab):
     make_base(lab, 0o2770)
-    slow = lab.start("-n", "job", "--", "echo", "ran", prefix=inject(lab, "fchmod:signal=STOP:when=1"))
-    until(lambda: [path for path in lab.directory.glob(".new.*") if path.stat().st_mode & 0o7777 == 0o2770])
+    slow = lab.start(
+        "-n", "job", "--", "echo", "ran", prefix=inject(lab, "fchmod:signal=STOP:when=1")
+    )
+    until(
+        lambda: [
+            path for path in lab.directory.glob(".new.*") if path.stat().st_mode & 0o7777 == 0o2770
+        ]
+    )
 
     assert lab.run("-n", "job", "true").returncode == 0
     [launcher] = [pid for pid, _ in find_children(slow.pid)]
@@ -384,7 +466,7 @@ def test_directory_that_another_contender_made_meanwhile_is_used(lab):
     assert finish(slow) == (0, "ran\n", "") and not list(lab.directory.glob(".new.*"))
 
 
-# --- messages -------------------------------------------------------------------------------------------------------
+# --- messages-------------------------------------------------------------------------------------
 
 
 def test_doctor_creates_nothing(lab):
@@ -394,8 +476,14 @@ def test_doctor_creates_nothing(lab):
     deep = lab.run("doctor", "--dir", lab.path / "place/deep/typo")
 
     assert (typo.returncode, deep.returncode, os.listdir(lab.path / "place")) == (0, 1, [])
-    assert f"note   {lab.path}/place/typo does not exist: the first run makes it".encode() in typo.stdout
-    assert f"fails  cannot create {lab.path}/place/deep/typo: No such file or directory (".encode() in deep.stdout
+    assert (
+        f"note   {lab.path}/place/typo does not exist: the first run makes it".encode()
+        in typo.stdout
+    )
+    assert (
+        f"fails  cannot create {lab.path}/place/deep/typo: No such file or directory (".encode()
+        in deep.stdout
+    )
 
 
 def test_relative_dir_in_removed_directory_is_named(lab):
@@ -411,11 +499,20 @@ def test_relative_dir_in_removed_directory_is_named(lab):
 def test_lack_of_descriptors_is_reported_with_verb_and_without_remedy(lab):
     lab.run("-n", "job", "true")
 
-    results = [lab.run("-n", "job", "--", "true", prefix=("prlimit", f"--nofile={limit}")) for limit in range(4, 12)]
+    results = [
+        lab.run("-n", "job", "--", "true", prefix=("prlimit", f"--nofile={limit}"))
+        for limit in range(4, 12)
+    ]
 
     errors = {result.stderr.decode() for result in results if result.returncode == 125}
-    assert len(errors) >= 4 and f"solo: job: cannot lock {lab.directory}/job/.gate: Too many open files\n" in errors
-    assert all(re.fullmatch(r"solo: (job: )?cannot [^:]*: Too many open files\n", error) for error in errors), errors
+    assert (
+        len(errors) >= 4
+        and f"solo: job: cannot lock {lab.directory}/job/.gate: Too many open files\n" in errors
+    )
+    assert all(
+        re.fullmatch(r"solo: (job: )?cannot [^:]*: Too many open files\n", error)
+        for error in errors
+    ), errors
 
 
 @pytest.mark.tool("strace")
@@ -444,11 +541,14 @@ def test_path_in_remedy_is_quoted(lab):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-# --- each place that follows what others say -------------------------------------------------------------------------
+# --- each place that follows what others say------------------------------------------------------
 
-# The functions that read a process or a file of a record, or /proc/PID, or signal a process: why they do nothing for
-# another user that this user could not do. A new one needs its place here.
-ASKS, SAYS = "it asks whether that user could have signalled the process", "it compares, shows or passes on"
+# The functions that read a process or a file of a record, or /proc/PID, or signal a process: why
+# they do nothing for another user that this user could not do. A new one needs its place here.
+ASKS, SAYS = (
+    "it asks whether that user could have signalled the process",
+    "it compares, shows or passes on",
+)
 SAFE = {
     ASKS: """
         commands/release:release contention/deadlock:Look.list_waiting contention/deadlock:list_processes
@@ -491,7 +591,9 @@ SAFE = {
 }
 FIELDS = {"launcher", "child", "keep", "holder", "descriptor"}  # of a record
 SIGNALS = {"posix.kill", "posix.killpg", "posix.pidfd_open", "_signal.pidfd_send_signal"}
-ACTS = re.compile(r"\b(open|stat|readlink|listdir|kill|send|read_file|Recipient)\((?!'/proc/self/)|/proc/(?!self/)")
+ACTS = re.compile(
+    r"\b(open|stat|readlink|listdir|kill|send|read_file|Recipient)\((?!'/proc/self/)|/proc/(?!self/)"
+)
 QUESTIONS = re.compile(r"\b(vouches|open_recipient|end|find_here)\(")
 
 
@@ -503,12 +605,18 @@ def follows(node):
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) in SIGNALS and ast.unparse(node.args[0]) != "posix.getpid()"
     if isinstance(node, ast.arg):
-        return node.annotation is not None and ast.unparse(node.annotation).strip("'") == "Descriptor"
-    return isinstance(node, (ast.JoinedStr, ast.Constant)) and bool(re.match(r"f?b?['\"]/proc/[{%]", ast.unparse(node)))
+        return (
+            node.annotation is not None and ast.unparse(node.annotation).strip("'") == "Descriptor"
+        )
+    return isinstance(node, (ast.JoinedStr, ast.Constant)) and bool(
+        re.match(r"f?b?['\"]/proc/[{%]", ast.unparse(node))
+    )
 
 
 def list_followers():
-    """Return {file:function: its source} of the functions that follow what a record or /proc/PID says."""
+    """Return {file:function: its source} of the functions that follow what a record or /proc/PID
+    says.
+    """
     found = {}
 
     def walk(node, name):
@@ -528,7 +636,12 @@ def list_followers():
 
 @pytest.mark.parametrize(
     "line",
-    ["use(hold.record.child)", "posix.kill(pid, 9)", "open(f'/proc/{pid}/fd/3')", "lambda: b'/proc/%d/exe' % pid"]
+    [
+        "use(hold.record.child)",
+        "posix.kill(pid, 9)",
+        "open(f'/proc/{pid}/fd/3')",
+        "lambda: b'/proc/%d/exe' % pid",
+    ]
     + ["def use(file: 'Descriptor'): pass", "def use(file: Descriptor): pass"],
 )
 def test_function_that_follows_is_seen(line):
@@ -536,7 +649,10 @@ def test_function_that_follows_is_seen(line):
 
 
 def test_each_function_that_follows_what_a_record_or_a_process_says_is_known():
-    found, listed = list_followers(), [place for places in SAFE.values() for place in places.split()]
+    found, listed = (
+        list_followers(),
+        [place for places in SAFE.values() for place in places.split()],
+    )
 
     assert sorted(listed) == sorted(found)
     assert [place for place in SAFE[ASKS].split() if not QUESTIONS.search(found[place])] == []

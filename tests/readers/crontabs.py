@@ -14,18 +14,30 @@ STATES = ("fails", "note")
 
 
 def make_crontab(rng) -> bytes:
-    lines = rng.sample("PATH=/usr/bin:/bin SHELL=/bin/bash [Service] User=alice SOLO_DIR=/d".split(), rng.randrange(4))
+    lines = rng.sample(
+        "PATH=/usr/bin:/bin SHELL=/bin/bash [Service] User=alice SOLO_DIR=/d".split(),
+        rng.randrange(4),
+    )
     for _ in range(rng.randrange(1, 5)):
         words = [rng.choice(PIECES) for _ in range(rng.randrange(1, 12))]
         lines.append(f"{rng.choice(TIMES)} {' '.join(words)}")
     return "\n".join(lines).encode()
 
 
-@fuzzed(6, "|".join(["\n* * * * * ", "\nExecStart=", "flock", "/x", "&&", "'", '"', "$(", ")", "\\%"]).encode())
+@fuzzed(
+    6,
+    "|".join(
+        ["\n* * * * * ", "\nExecStart=", "flock", "/x", "&&", "'", '"', "$(", ")", "\\%"]
+    ).encode(),
+)
 def check_crontab(data: bytes):
     [source] = crontab.read_all([put_into_file(data)])
     same(source.text, kernel.decode(data))
-    for parsed in (crontab.parse_crontab(source), units.parse_unit([source]), units.parse_unit([source, source])):
+    for parsed in (
+        crontab.parse_crontab(source),
+        units.parse_unit([source]),
+        units.parse_unit([source, source]),
+    ):
         lines = list(parsed)
         for line, row in zip(lines, jobs.describe(lines)):
             expect({finding["state"] for finding in row["findings"]} <= set(STATES))
@@ -34,5 +46,7 @@ def check_crontab(data: bytes):
             expect(use is None or row["findings"], "a suggestion without a reason", use)
     text = source.text.partition("\n")[0]
     steps = attempt(shell_line.split_line, text, may=Unclear)
-    for word in [] if isinstance(steps, Unclear) else [word for command in steps for word in command.words]:
+    for word in (
+        [] if isinstance(steps, Unclear) else [word for command in steps for word in command.words]
+    ):
         same(text[word.start : word.end], word.raw)

@@ -30,14 +30,19 @@ def expect_entries(one):
     """Expect the entries of a queue, or an exception for an invalid answer."""
     entries = expect_answer((list,), one.read_queue, "job")
     if isinstance(entries, list):
-        expect(all(entry.name == "job" and isinstance(entry.number, int) for entry in entries), entries)
+        expect(
+            all(entry.name == "job" and isinstance(entry.number, int) for entry in entries), entries
+        )
 
 
 def expect_outcomes(one):
     """Expect the outcomes of a name and the nested ones, or an exception for an invalid answer."""
     outcomes = expect_answer((list,), one.read_outcomes, "job")
     if isinstance(outcomes, list):
-        expect(all(isinstance(name, str) and isinstance(text, bytes) for name, text in outcomes), outcomes)
+        expect(
+            all(isinstance(name, str) and isinstance(text, bytes) for name, text in outcomes),
+            outcomes,
+        )
 
 
 def expect_last_run(one):
@@ -55,7 +60,16 @@ def invent_entry_record(rng, claim=None):
     launcher, child, since = some.number(rng), rng.choice((None, 5)), float(some.number(rng))
     words, note = (some.text(rng), "-x"), rng.choice(("", "until noon", "été"))
     return engine.EntryRecord(
-        claim, slot, some.text(rng), "root", launcher, child, since, words, note, rng.choice((None, 15.0))
+        claim,
+        slot,
+        some.text(rng),
+        "root",
+        launcher,
+        child,
+        since,
+        words,
+        note,
+        rng.choice((None, 15.0)),
     )
 
 
@@ -64,7 +78,13 @@ def make_entry_record(rng) -> bytes:
 
 
 def list_fields(record) -> tuple:
-    return record.claim.mode, record.claim.slots, record.claim.take, [tuple(pair) for pair in record.slot], *record[2:]
+    return (
+        record.claim.mode,
+        record.claim.slots,
+        record.claim.take,
+        [tuple(pair) for pair in record.slot],
+        *record[2:],
+    )
 
 
 @fuzzed(8, b'"slot": [[0, 1]]|"mode": "C"|null|Infinity|NaN|[[[[|' + NUMBERS)
@@ -104,10 +124,16 @@ def write_http(body: bytes, kind: int, cuts=()) -> bytes:
 
 
 def make_http(rng) -> bytes:
-    return write_http(make_entry_record(rng) + b"\n", rng.randrange(3), sorted(rng.sample(range(1, 50), 3)))
+    return write_http(
+        make_entry_record(rng) + b"\n", rng.randrange(3), sorted(rng.sample(range(1, 50), 3))
+    )
 
 
-@fuzzed(2, b"HTTP/1.1 204 |Content-Length: |Transfer-Encoding: chunked|Connection: close|\r\n\r\n|0\r\n|" + NUMBERS)
+@fuzzed(
+    2,
+    b"HTTP/1.1 204 |Content-Length: |Transfer-Encoding: chunked|Connection: close|\r\n\r\n|0\r\n|"
+    + NUMBERS,
+)
 def check_http(data: bytes):
     refused = (OSError, ValueError)
     answer = attempt(open_http(data).getresponse, may=refused)
@@ -117,7 +143,11 @@ def check_http(data: bytes):
         expect(isinstance(body, Exception) or len(body) <= 100)
         again = open_http(data, 1).getresponse()
         lines = attempt(lambda: list(iter(lambda: again.readline(100), b"")), may=refused)
-        expect(isinstance(lines, Exception) or isinstance(body, Exception) or b"".join(lines)[:100] == body)
+        expect(
+            isinstance(lines, Exception)
+            or isinstance(body, Exception)
+            or b"".join(lines)[:100] == body
+        )
 
 
 def trip_http(rng):
@@ -129,7 +159,10 @@ def trip_http(rng):
         same((one.getresponse().read(1 << 20), one.is_open), (body, kind != 1))
         again = open_http(data, size).getresponse()
         same(b"".join(iter(lambda: again.readline(1 << 20), b"")), body)
-        torn = attempt(lambda: open_http(data[:-1], size).getresponse().read(1 << 20), may=(OSError, ValueError))
+        torn = attempt(
+            lambda: open_http(data[:-1], size).getresponse().read(1 << 20),
+            may=(OSError, ValueError),
+        )
         expect(kind == 1 or not body and kind == 0 or isinstance(torn, Exception) or torn == body)
 
 
@@ -163,7 +196,12 @@ def open_etcd(data: bytes):
 
 def make_kv(name: bytes, lease: int, revision: int, value: bytes) -> dict:
     key = etcd.pack(b"solo/%b/%x" % (name, lease))
-    return {"key": key, "create_revision": str(revision), "mod_revision": str(revision), "value": etcd.pack(value)}
+    return {
+        "key": key,
+        "create_revision": str(revision),
+        "mod_revision": str(revision),
+        "value": etcd.pack(value),
+    }
 
 
 def write_answer(answer, date: str = "") -> bytes:
@@ -172,7 +210,12 @@ def write_answer(answer, date: str = "") -> bytes:
 
 def make_etcd(rng) -> bytes:
     def make_any_kv():
-        return make_kv(rng.choice((b"job", b"job/x")), some.number(rng), some.number(rng), make_entry_record(rng))
+        return make_kv(
+            rng.choice((b"job", b"job/x")),
+            some.number(rng),
+            some.number(rng),
+            make_entry_record(rng),
+        )
 
     kvs = [make_any_kv() for _ in range(rng.randrange(3))]
     known = (
@@ -202,7 +245,14 @@ def check_etcd(data: bytes):
     def expect_list(one):
         expect_answer((list,), one.list_entries)
 
-    asked = expect_entries, expect_renewal, expect_last_run, expect_change, expect_list, expect_outcomes
+    asked = (
+        expect_entries,
+        expect_renewal,
+        expect_last_run,
+        expect_change,
+        expect_list,
+        expect_outcomes,
+    )
     expect_one(open_etcd(data), data, *asked)
 
 
@@ -219,7 +269,9 @@ def pack_children(*children: bytes) -> bytes:
 
 
 def pack_znode(record: bytes, created: int, owner: int) -> bytes:
-    return pack_text(record) + struct.pack("!qqqqiiiqiiq", created, created, 0, 0, 0, 0, 0, owner, 0, 0, created)
+    return pack_text(record) + struct.pack(
+        "!qqqqiiiqiiq", created, created, 0, 0, 0, 0, 0, owner, 0, 0, created
+    )
 
 
 def make_zookeeper(rng) -> bytes:
@@ -258,10 +310,15 @@ def check_zookeeper(data: bytes):
 
 def trip_zookeeper(rng):
     record, created = invent_entry_record(rng), some.number(rng, 1 << 62)
-    data = pack_frame(1, 0, pack_children(b"ff")) + pack_frame(2, 0, pack_znode(record.format(), created, 255))
+    data = pack_frame(1, 0, pack_children(b"ff")) + pack_frame(
+        2, 0, pack_znode(record.format(), created, 255)
+    )
     one = open_zookeeper(data, rng.choice((1, 7, 1000)))
     [entry] = one.read_queue("job")
-    same((entry.key, entry.number, list_fields(entry.record)), ("/solo/job/ff", created, list_fields(record)))
+    same(
+        (entry.key, entry.number, list_fields(entry.record)),
+        ("/solo/job/ff", created, list_fields(record)),
+    )
     torn = open_zookeeper(data[: rng.randrange(len(data))])
     found = attempt(torn.read_queue, "job", may=(SoloError, engine.Gone))
     expect(isinstance(found, Exception), "a torn answer is accepted")
@@ -297,7 +354,10 @@ def make_resp(rng) -> bytes:
 @fuzzed(1, b"*1\r\n|$-1\r\n|*-1\r\n|\r\n|:|-|+|" + NUMBERS)
 def check_resp(data: bytes):
     broken = OSError, ValueError
-    answers = [attempt(open_resp(data, size).call, "GET", may=(resp.Refused, *broken)) for size in (1, 1000)]
+    answers = [
+        attempt(open_resp(data, size).call, "GET", may=(resp.Refused, *broken))
+        for size in (1, 1000)
+    ]
     expect(repr(answers[0]) == repr(answers[1]), answers)
     one = open_resp(data)
     expect(isinstance(attempt(one.call, may=(resp.Refused, *broken)), broken) == (one.sock is None))

@@ -29,7 +29,9 @@ NEEDED = {
 
 
 def write_journal(rng) -> tuple:
-    """Return (the lines of a run, or of a run that did not start, by the launcher's own code; the record they describe)."""
+    """Return (the lines of a run, or of a run that did not start, by the launcher's own code; the
+    record they describe).
+    """
     one = invent_record(rng)
     one.names = one.names[:1] if rng.random() < 0.7 else one.names
     lines = []
@@ -44,7 +46,9 @@ def write_journal(rng) -> tuple:
         else:
             hold = SimpleNamespace(record=one, number=some.number(rng, 1 << 60))
             process = SimpleNamespace(is_refused=rng.random() < 0.2)
-            run = SimpleNamespace(named={name: hold for name in one.names}, pid=some.pid(rng), process=process)
+            run = SimpleNamespace(
+                named={name: hold for name in one.names}, pid=some.pid(rng), process=process
+            )
             run.command = ["true"]
             written.started(run)
             if rng.random() < 0.7:
@@ -58,14 +62,19 @@ def write_journal(rng) -> tuple:
 def make_journal(rng) -> bytes:
     lines = [line for _ in range(rng.randrange(3)) for line in write_journal(rng)[0]]
     if rng.random() < 0.2:
-        lines.insert(rng.randrange(len(lines) + 1), reader.format_line(b"day", make_day(rng), reader.DAY_FIELDS))
+        lines.insert(
+            rng.randrange(len(lines) + 1),
+            reader.format_line(b"day", make_day(rng), reader.DAY_FIELDS),
+        )
     if rng.random() < 0.4:
         lines.insert(rng.randrange(len(lines) + 1), reader.format_totals(make_totals(rng)))
     return b"".join(lines)
 
 
 def make_day(rng):
-    return reader.Day(**{field: read(b"%d" % some.number(rng)) for field, read in reader.DAY_FIELDS.items()})
+    return reader.Day(
+        **{field: read(b"%d" % some.number(rng)) for field, read in reader.DAY_FIELDS.items()}
+    )
 
 
 def make_totals(rng):
@@ -74,7 +83,11 @@ def make_totals(rng):
 
 
 def is_failure(run) -> bool:
-    return run.event == b"refused" or run.event == b"ended" and bool(run.code or run.is_timed_out or run.is_lost)
+    return (
+        run.event == b"refused"
+        or run.event == b"ended"
+        and bool(run.code or run.is_timed_out or run.is_lost)
+    )
 
 
 @fuzzed(2, b"totals 0 | command=| name=|code=|started |\n|" + NUMBERS)
@@ -89,7 +102,9 @@ def check_journal(data: bytes):
             expect(getattr(run, key) is not None, key)
     start = copy(totals or reader.Totals())
     counted = reader.add_up(totals, events)
-    events_of_runs = [run for run in events if not (run.is_kept and run.event in (b"started", b"ended"))]
+    events_of_runs = [
+        run for run in events if not (run.is_kept and run.event in (b"started", b"ended"))
+    ]
     same(counted.runs, start.runs + sum(run.event == b"started" for run in events_of_runs))
     same(counted.skips, start.skips + sum(run.event == b"skipped" for run in events_of_runs))
     same(counted.failures, start.failures + sum(map(is_failure, events_of_runs)))
@@ -109,7 +124,10 @@ def trip_journal(rng):
             same((usual.parse_run(line) or [None])[0], run.ran if run.is_success else None)
         if run.event == b"skipped":
             counted = usual.count_last_skips([line.rstrip(b"\n")], run.words, b"")
-            same(counted, (int(usual.is_busy_skip(run.code, run.why or "") and not run.is_kept), False))
+            same(
+                counted,
+                (int(usual.is_busy_skip(run.code, run.why or "") and not run.is_kept), False),
+            )
     run, claim = events[-1], one.claim
     agree(run, one, "uid names command")
     same((run.host, run.launcher, run.note or ""), (one.origin.host, one.launcher[0], one.note))
@@ -125,12 +143,14 @@ def trip_journal(rng):
     same(reader.parse("", whole + line + line[: rng.randrange(20)])[0], counts)
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- files----------------------------------------------------------------------------------------
 
 
 @cache
 def get_folder():
-    """Make the directory of one journal, in /dev/shm if there is one. Return (its path, its Directory)."""
+    """Make the directory of one journal, in /dev/shm if there is one. Return (its path, its
+    Directory).
+    """
     path = Path(shelf.name, "journal")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(0o700)
@@ -167,7 +187,12 @@ def check_journals(data: bytes):
     before = reader.read_history("job", place)
     totals, events = reader.parse("job", past + b"\n")
     expected = events + reader.parse("job", now)[1]
-    same(before, reader.History(expected, reader.add_up(totals, expected), (*reader.parse_days(past + b"\n"),)))
+    same(
+        before,
+        reader.History(
+            expected, reader.add_up(totals, expected), (*reader.parse_days(past + b"\n"),)
+        ),
+    )
     if now.strip(b"\n"):
         expect_same_counts_after_rotation(place, before, now)
 
@@ -180,11 +205,15 @@ def expect_same_counts_after_rotation(place, before, now: bytes):
     events = reader.parse("job", now + b"\n")[1]
     expect(len(after.events) in (len(events), len(events) - 1), "events are lost")
     if not ends_in_totals and now.endswith(b"\n"):
-        same(*map(reader.format_totals, (after.totals, before.totals)))  # a time with more digits is rounded
+        same(
+            *map(reader.format_totals, (after.totals, before.totals))
+        )  # a time with more digits is rounded
 
 
 def trip_journals(rng):
-    """Fill the disk at any byte of the line of totals: the next rotation counts the missed events."""
+    """Fill the disk at any byte of the line of totals: the next rotation counts the missed
+    events.
+    """
     past, now = make_journal(rng), write_journal(rng)[0][0]
     place = fill_folder(past, now)
     before = reader.read_history("job", place).totals
@@ -197,7 +226,7 @@ def trip_journals(rng):
     same(reader.read_history("job", place).totals, before)
 
 
-# --- the last run of a period ------------------------------------------------------------------------------------
+# --- the last run of a period---------------------------------------------------------------------
 
 
 def make_ran(rng) -> bytes:

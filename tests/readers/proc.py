@@ -5,7 +5,18 @@ from operator import attrgetter
 from types import SimpleNamespace
 
 from readers import some
-from readers.target import KERNELS, NUMBERS, ORIGIN, attempt, expect, fuzzed, put_into_file, read_from, same, swapped
+from readers.target import (
+    KERNELS,
+    NUMBERS,
+    ORIGIN,
+    attempt,
+    expect,
+    fuzzed,
+    put_into_file,
+    read_from,
+    same,
+    swapped,
+)
 from solo import identity, kernel, start
 from solo.commands import checks
 from solo.process import owners
@@ -16,7 +27,13 @@ list_stat_fields = attrgetter("pid", "state", "parent", "threads", "start")
 
 
 def invent_stat(rng) -> tuple:
-    return some.pid(rng), rng.choice("RSDTZXtIx"), some.number(rng), rng.randrange(1, 9), some.number(rng, 1 << 63)
+    return (
+        some.pid(rng),
+        rng.choice("RSDTZXtIx"),
+        some.number(rng),
+        rng.randrange(1, 9),
+        some.number(rng, 1 << 63),
+    )
 
 
 def write_stat(name: bytes, me: int, state: str, *rest: int) -> bytes:
@@ -33,7 +50,10 @@ def check_stat(data: bytes):
     head, _, tail = data.rpartition(b")")
     begin, match = re.match(rb"(\d+) ", head), STAT.fullmatch(tail[1:])
     if begin and match:
-        same(list_stat_fields(stat), (int(begin[1]), kernel.decode(match[1]), *map(int, match.groups()[1:])))
+        same(
+            list_stat_fields(stat),
+            (int(begin[1]), kernel.decode(match[1]), *map(int, match.groups()[1:])),
+        )
     if isinstance(stat, identity.Stat):
         same(stat.is_dead(), stat.state in ("Z", "X", "x") and stat.threads <= 1)
 
@@ -54,10 +74,15 @@ SigBlk:\t%(mask)016x\nSigIgn:\t%(mask)016x\nSigCgt:\t%(mask)016x\nNoNewPrivs:\t0
 
 
 def make_status(rng, pids=(4711, 7), mask=0x1000, groups=None) -> bytes:
-    """Make a status file like the kernel: in a process name it escapes only newline and backslash."""
+    """Make a status file like the kernel: in a process name it escapes only newline and
+    backslash.
+    """
     name = some.word(rng)[:15].replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
     many = rng.choice((0, 3, 900)) if groups is None else groups
-    groups, pids = b" ".join(b"%d" % (10000 + at) for at in range(many)), b"\t".join(b"%d" % one for one in pids)
+    groups, pids = (
+        b" ".join(b"%d" % (10000 + at) for at in range(many)),
+        b"\t".join(b"%d" % one for one in pids),
+    )
     return STATUS % {b"name": name, b"groups": groups, b"pids": pids, b"mask": mask}
 
 
@@ -98,7 +123,10 @@ def write_mount(point: bytes, kind: bytes) -> bytes:
 
 
 def make_mounts(rng) -> bytes:
-    return b"".join(write_mount(rng.choice(POINTS), rng.choice((b"tmpfs", b"nfs4"))) for _ in range(rng.randrange(4)))
+    return b"".join(
+        write_mount(rng.choice(POINTS), rng.choice((b"tmpfs", b"nfs4")))
+        for _ in range(rng.randrange(4))
+    )
 
 
 def find_mounted(data: bytes, path: bytes):

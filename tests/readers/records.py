@@ -28,7 +28,9 @@ CANON = re.compile(
 ESCAPES = re.compile(rb"(?:[^%]|%[0-9A-Fa-f]{2})*", re.S)
 LAUNCHER = re.compile(rb"\A(?s:.*)^launcher\s+\+?(\d+)\s+\+?(\d+)\s*$", re.M)
 CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
-STRUCTURE = re.compile(rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M)
+STRUCTURE = re.compile(
+    rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M
+)
 CLAIM = "claim.mode claim.slots claim.take"
 ORIGINS = "origin.boot origin.pid_namespace origin.time_namespace origin.host origin.shift"
 FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed is_guarded descriptor note uptime"
@@ -36,9 +38,19 @@ FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since vi
 
 def invent_record(rng):
     claim = some.claim(rng)
-    origin = Origin("b-1", str(some.number(rng)), rng.choice(("-", "4026531834")), some.text(rng), some.number(rng) - 5)
+    origin = Origin(
+        "b-1",
+        str(some.number(rng)),
+        rng.choice(("-", "4026531834")),
+        some.text(rng),
+        some.number(rng) - 5,
+    )
     launcher, uid, names = some.process(rng), some.number(rng), some.many(rng, some.text, 1, 4)
-    tree, command, slot = rng.choice((None, 0.0, 10.0, 0.5)), some.many(rng, some.word, 1, 5), some.slot(rng, claim)
+    tree, command, slot = (
+        rng.choice((None, 0.0, 10.0, 0.5)),
+        some.many(rng, some.word, 1, 5),
+        some.slot(rng, claim),
+    )
     since, child = float(rng.randrange(1 << 31)), rng.choice((None, some.process(rng)))
     via = rng.choice(("", "etcd://h/%20", "a b"))
     note = rng.choice(("", "until noon", "été 50% 🔒"))
@@ -46,7 +58,13 @@ def invent_record(rng):
     uptime = rng.choice((None, float(rng.randrange(1 << 20))))
     kept = {"keep": keep, "is_timed": is_timed, "note": note, "uptime": uptime}
     if keep and rng.random() < 0.5:
-        kept["descriptor"] = (*some.process(rng), some.number(rng), 7, rng.randrange(1 << 59), some.word(rng))
+        kept["descriptor"] = (
+            *some.process(rng),
+            some.number(rng),
+            7,
+            rng.randrange(1 << 59),
+            some.word(rng),
+        )
     kept["is_guarded"] = "descriptor" in kept or rng.random() < 0.5
     made = record.Record(launcher, origin, uid, claim, names, command)
     vars(made).update(kept, tree=tree, slot=slot, since=since, child=child, via=via)
@@ -55,7 +73,9 @@ def invent_record(rng):
 
 def write_record(one) -> bytes:
     data = record.format_record(one)
-    return data if one.child is None else data[: -record.RESERVED] + record.format_closing(one.child)
+    return (
+        data if one.child is None else data[: -record.RESERVED] + record.format_closing(one.child)
+    )
 
 
 def is_canonical(data: bytes) -> bool:
@@ -66,7 +86,10 @@ def is_canonical(data: bytes) -> bool:
     launcher, slots, take, slot, quoted, keep, holder, child, _ = match.groups()
     ranges = re.findall(rb"(\d+)-(\d+)", slot or b"")
     return bool(
-        all(0 < int(one) < 1 << 31 for one in (launcher, keep or b"1", holder or b"1", child or b"1"))
+        all(
+            0 < int(one) < 1 << 31
+            for one in (launcher, keep or b"1", holder or b"1", child or b"1")
+        )
         and (slots is None or 1 <= int(take) <= int(slots))
         and all(int(first) <= int(last) for first, last in ranges)
         and ESCAPES.fullmatch(quoted)
@@ -88,8 +111,14 @@ def check_record(data: bytes):
     head, closing = data[: -record.RESERVED], data[-record.RESERVED :]
     expect(data.startswith(b"solo 1\n") and data.endswith(b"\n"))
     launcher = LAUNCHER.match(head.replace(b"\r", b"\n"))
-    expect(launcher is None or b"_" in data or one.launcher == tuple(map(int, launcher.groups())), one.launcher)
-    same(one.child, None if closing == BLANK else tuple(map(int, CLOSING.fullmatch(closing).groups())))
+    expect(
+        launcher is None or b"_" in data or one.launcher == tuple(map(int, launcher.groups())),
+        one.launcher,
+    )
+    same(
+        one.child,
+        None if closing == BLANK else tuple(map(int, CLOSING.fullmatch(closing).groups())),
+    )
     expect_claim(one.claim, one.slot)
     expect(one.names and one.command and 0 <= one.since < record.LATEST)
     words = [one.origin.boot, one.origin.pid_namespace, one.origin.time_namespace]
@@ -142,7 +171,7 @@ def check_quoted(data: bytes):
     same(kept[:1], [] if parts == [record.ELLIPSIS] else [data])
 
 
-# --- the gate and the names of tickets ---------------------------------------------------------------------------
+# --- the gate and the names of tickets------------------------------------------------------------
 
 GATE_LINE = re.compile(rb"(0[0-9]{19})\n")
 BOOT_LINE = re.compile(rb"([^ ]*) (0[0-9]{19})\n", re.S)
@@ -173,7 +202,9 @@ def expect_unchanged_by_load(filled):
 
 def make_gate(rng) -> bytes:
     lines = b"".join(b"%020d\n" % some.number(rng, 10**19) for _ in range(rng.choice((1, 6, 6, 6))))
-    return lines + rng.choice((b"", b"%b %020d\n" % (rng.choice((b"b-1", b"another")), some.number(rng, 10**19))))
+    return lines + rng.choice(
+        (b"", b"%b %020d\n" % (rng.choice((b"b-1", b"another")), some.number(rng, 10**19)))
+    )
 
 
 @fuzzed(6, b"|".join((b"0" * 20, b"09999999999999999999\n", b"9" * 20, b".seat.|.hold.|.new.")))
@@ -182,19 +213,31 @@ def check_gate(data: bytes):
     filled = fill_gate(data)
     lines = [GATE_LINE.fullmatch(data[at : at + width]) for at in range(0, 6 * width, width)]
     counter, *skips = (int(line[1]) if line else None for line in lines)
-    same(filled.read_counter(), counter if counter is not None and counter + 1 < gate.LARGEST else None)
+    same(
+        filled.read_counter(),
+        counter if counter is not None and counter + 1 < gate.LARGEST else None,
+    )
     same(list(filled.read_skips()), [count or 0 for count in skips])
     boot = BOOT_LINE.fullmatch(data[gate.BOOT_AT :][: gate.BOOT_SIZE])
-    same(filled.read_boot(), (boot[1].decode(errors="replace"), int(boot[2])) if boot else (None, None))
+    same(
+        filled.read_boot(),
+        (boot[1].decode(errors="replace"), int(boot[2])) if boot else (None, None),
+    )
     file = kernel.decode(data[:32])
     ticket = re.fullmatch(r"(\.seat\.|\.hold\.|\.new\.)0[0-9]{19}", file)
     same(tickets.is_ticket(file), bool(ticket))
     if ticket:
-        same((tickets.get_number(file), tickets.is_published(file)), (int(file[-20:]), ticket[1] != ".new."))
+        same(
+            (tickets.get_number(file), tickets.is_published(file)),
+            (int(file[-20:]), ticket[1] != ".new."),
+        )
 
 
 def trip_gate(rng):
-    filled, queue = fill_gate(make_gate(rng) if rng.random() < 0.8 else rng.randbytes(130)), get_queue()
+    filled, queue = (
+        fill_gate(make_gate(rng) if rng.random() < 0.8 else rng.randbytes(130)),
+        get_queue(),
+    )
     newest, mode = some.number(rng, 10**15), rng.choice(MODES)
     queue.files = [f".seat.{newest:020d}"]
     counter, skips = filled.read_counter(), filled.read_skips()
@@ -207,6 +250,8 @@ def trip_gate(rng):
     kind = rng.choice((tickets.SEAT, tickets.HOLD))
     taken = attempt(queue.take_number, kind, mode, may=(SoloError, AttributeError))
     if isinstance(taken, str):
-        expect(int(taken) > max(newest, counter or 0) and tickets.is_ticket(".hold." + taken), taken)
+        expect(
+            int(taken) > max(newest, counter or 0) and tickets.is_ticket(".hold." + taken), taken
+        )
         same(filled.read_counter(), int(taken) if int(taken) + 1 < gate.LARGEST else None)
         expect_unchanged_by_load(filled)

@@ -6,7 +6,18 @@ from types import SimpleNamespace
 
 from readers import some
 from readers.records import CLAIM, ESCAPES, invent_record
-from readers.target import NUMBERS, ORIGIN, agree, attempt, expect, expect_claim, fuzzed, read_from, same, swapped
+from readers.target import (
+    NUMBERS,
+    ORIGIN,
+    agree,
+    attempt,
+    expect,
+    expect_claim,
+    fuzzed,
+    read_from,
+    same,
+    swapped,
+)
 from readers.words import make_words
 from solo import kernel, record, tickets
 from solo.contention import addresses, sockets
@@ -68,7 +79,11 @@ def check_address(queue, file: str, address: str):
         same((one.child, one.launcher), (None, (0, 0)))
     else:
         whole = ADDRESS.fullmatch(address)
-        sane = whole and (not whole[2] or 1 <= int(whole[3]) <= int(whole[2])) and whole[1].count("-") <= 2
+        sane = (
+            whole
+            and (not whole[2] or 1 <= int(whole[3]) <= int(whole[2]))
+            and whole[1].count("-") <= 2
+        )
         expect(not sane, "a valid address is not read", address)
 
 
@@ -92,7 +107,9 @@ def trip_sockets(rng):
 
 
 def make_cmdline(rng) -> bytes:
-    head = rng.choice((b"/usr/bin/solo", b"python3\0-IS\0/usr/local/bin/solo", b"python3\0-m\0solo", b"x"))
+    head = rng.choice(
+        (b"/usr/bin/solo", b"python3\0-IS\0/usr/local/bin/solo", b"python3\0-m\0solo", b"x")
+    )
     return b"%b\0%b\0--\0%b\0" % (head, make_words(rng), some.word(rng))
 
 

@@ -3,11 +3,19 @@
 from solo import kernel
 from solo.modes import MODES, SLOTS, Claim
 
-WORDS = b"a|job|a/b|x y|\xc3\xa9|\xff%|-n|list|a\nb|\x01|\x0bNSpid: 7|\x0c|\x85|) R 1|SigIgn:1".split(b"|")
+WORDS = (
+    b"a|job|a/b|x y|\xc3\xa9|\xff%|-n|list|a\nb|\x01|\x0bNSpid: 7|\x0c|\x85|) R 1|SigIgn:1".split(
+        b"|"
+    )
+)
 
 
 def word(rng) -> bytes:
-    return rng.choice(WORDS) if rng.random() < 0.7 else rng.randbytes(rng.randrange(1, 12)).replace(b"\0", b"")
+    return (
+        rng.choice(WORDS)
+        if rng.random() < 0.7
+        else rng.randbytes(rng.randrange(1, 12)).replace(b"\0", b"")
+    )
 
 
 def text(rng) -> str:

@@ -5,7 +5,14 @@ from datetime import datetime, timezone
 from email.utils import format_datetime
 
 from readers import some
-from readers.engines import ANSWERED, expect_answer, expect_entries, expect_last_run, expect_one, make_entry_record
+from readers.engines import (
+    ANSWERED,
+    expect_answer,
+    expect_entries,
+    expect_last_run,
+    expect_one,
+    make_entry_record,
+)
 from readers.target import NUMBERS, Wire, attempt, expect, fuzzed, same
 from solo.engines import http, network, targets
 from solo.engines.s3 import document, engine, objects, sign
@@ -19,7 +26,9 @@ def invent_document(rng) -> document.Document:
     for number in numbers:
         rest = some.text(rng), json.loads(make_entry_record(rng)), rng.random() < 0.5
         queue.append(document.Stored(f"{number:x}", number, rng.randrange(9), 15.0, 1e9, *rest))
-    return document.Document(1000, rng.choice(("", "host 1.5")), tuple(queue), rng.choice(("", 'h:1/b "ETag"')))
+    return document.Document(
+        1000, rng.choice(("", "host 1.5")), tuple(queue), rng.choice(("", 'h:1/b "ETag"'))
+    )
 
 
 def make_document(rng) -> bytes:
@@ -34,7 +43,10 @@ def check_document(data: bytes):
         numbers = [stored.number for stored in known.queue]
         expect(numbers == sorted(numbers) and all(number <= known.counter for number in numbers))
         expect(all(0 < stored.ttl < 1e10 for stored in known.queue))
-        expect(len({stored.owner for stored in known.queue}) == len(known.queue), "two entries of one owner")
+        expect(
+            len({stored.owner for stored in known.queue}) == len(known.queue),
+            "two entries of one owner",
+        )
 
 
 def trip_document(rng):
@@ -42,7 +54,11 @@ def trip_document(rng):
     same(document.parse_document(known.format().encode()), known)
     expect(known.format() != known.format(), "two writes with one ETag")
     torn = known.format().encode()
-    cut = attempt(document.parse_document, torn[: rng.randrange(len(torn))], may=(ValueError, LookupError, TypeError))
+    cut = attempt(
+        document.parse_document,
+        torn[: rng.randrange(len(torn))],
+        may=(ValueError, LookupError, TypeError),
+    )
     expect(isinstance(cut, Exception), "a torn document is accepted")
 
 
@@ -51,7 +67,9 @@ def open_s3(data: bytes) -> engine.S3:
     one.store.keys = sign.Keys("a", "b")
     one.store.connection = http.Connection(network.Timed(Wire(data, repeats=True)), "h")
     one.store.hang_up = lambda: None
-    one.objects.repeat = lambda deadline, method, key, headers: one.store.ask(method, key, headers)  # once
+    one.objects.repeat = lambda deadline, method, key, headers: one.store.ask(
+        method, key, headers
+    )  # once
     return one
 
 
@@ -62,7 +80,9 @@ def make_s3(rng) -> bytes:
     body = rng.choice((make_document(rng), f"<R>{keys}</R>".encode(), error.encode(), b""))
     status = rng.choice((200, 200, 200, 304, 403, 404, 412, 503))
     date = rng.choice(("Mon, 23 Nov 2026 05:47:03 GMT", "x"))
-    head = f'HTTP/1.1 {status} X\r\nETag: "e"\r\nDate: {date}\r\nContent-Length: {len(body)}\r\n\r\n'
+    head = (
+        f'HTTP/1.1 {status} X\r\nETag: "e"\r\nDate: {date}\r\nContent-Length: {len(body)}\r\n\r\n'
+    )
     return head.encode() + body
 
 
@@ -81,7 +101,9 @@ def check_s3(data: bytes):
 def trip_s3(rng):
     known = invent_document(rng)
     body = known.format().encode()
-    one = open_s3(b'HTTP/1.1 200 X\r\nETag: "e"\r\nContent-Length: %d\r\n\r\n%b' % (len(body), body))
+    one = open_s3(
+        b'HTTP/1.1 200 X\r\nETag: "e"\r\nContent-Length: %d\r\n\r\n%b' % (len(body), body)
+    )
     expected = [(f"solo/job.json#{stored.owner}", stored.number) for stored in known.queue]
     same([(entry.key, entry.number) for entry in one.read_queue("job")], expected)
     name = some.text(rng).lstrip(".") or "x"
@@ -92,14 +114,21 @@ def trip_s3(rng):
 
 def make_dates(rng) -> bytes:
     moment = datetime.fromtimestamp(rng.randrange(LAST), timezone.utc)
-    return rng.choice((format_datetime(moment, usegmt=True), moment.strftime("%Y-%m-%dT%H:%M:%SZ"))).encode()
+    return rng.choice(
+        (format_datetime(moment, usegmt=True), moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    ).encode()
 
 
 @fuzzed(1, b"GMT|T|Z|+00:00|Feb|02-30|00:00:60|:|" + NUMBERS)
 def check_dates(data: bytes):
     text = data.decode("latin-1")
-    for moment in (attempt(http.parse_date, text, may=ValueError), http.find_http_date({"Date": text})):
-        expect(moment is None or isinstance(moment, ValueError) or 0 <= moment <= LAST + 100 * 86400)
+    for moment in (
+        attempt(http.parse_date, text, may=ValueError),
+        http.find_http_date({"Date": text}),
+    ):
+        expect(
+            moment is None or isinstance(moment, ValueError) or 0 <= moment <= LAST + 100 * 86400
+        )
 
 
 def trip_dates(rng):

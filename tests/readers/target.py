@@ -12,14 +12,18 @@ from solo import identity
 from solo.identity import Origin
 from solo.modes import MODES
 
-NUMBERS = b"0|1|-1|4711|2147483647|2147483648|99999999999999999999|1e999|nan|inf|1_0|+5|" + b"9" * 400
+NUMBERS = (
+    b"0|1|-1|4711|2147483647|2147483648|99999999999999999999|1e999|nan|inf|1_0|+5|" + b"9" * 400
+)
 ORIGIN = Origin("b-1", "4026531836", "4026531834", "host")
 KERNELS = (ValueError, IndexError, KeyError)  # allowed for text that no kernel writes
 TARGETS = {}
 
 
 class Target:
-    """The function `check_NAME`, with `make_NAME` and, if there is one, `trip_NAME` of the same module."""
+    """The function `check_NAME`, with `make_NAME` and, if there is one, `trip_NAME` of the same
+    module.
+    """
 
     def __init__(self, check, share: float, words: bytes):
         self.check, self.share, self.words = check, share, words.split(b"|")
@@ -70,12 +74,16 @@ def attempt(function, *values, may=()):
 
 def expect_claim(claim, slot):
     """Expect a claim that a contender can have."""
-    expect(claim.mode in MODES and 1 <= claim.take <= claim.slots, "an impossible claim", claim.mode)
+    expect(
+        claim.mode in MODES and 1 <= claim.take <= claim.slots, "an impossible claim", claim.mode
+    )
     expect(all(0 <= first <= last for first, last in slot), "an impossible slot", slot)
 
 
 class Wire(BytesIO):
-    """A socket that receives these bytes, a few at a time, and then the end; each time again, if it `repeats`."""
+    """A socket that receives these bytes, a few at a time, and then the end; each time again, if it
+    `repeats`.
+    """
 
     def __init__(self, data: bytes, size: int = 1000, repeats: bool = False):
         super().__init__(data)
@@ -108,7 +116,9 @@ def swapped(module, **values):
 
 
 def read_from(data: bytes, function, *values, **others):
-    """Call a function for which every file contains `data`: replace read_file in its module and in identity, and others."""
+    """Call a function for which every file contains `data`: replace read_file in its module and in
+    identity, and others.
+    """
     module = sys.modules[function.__module__]
     read = {"read_file": lambda path, size=4096: data[:size]}
     with swapped(identity, **read), swapped(module, **read, **others):
@@ -119,7 +129,9 @@ shelf = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W
 
 
 def put_into_file(data: bytes) -> str:
-    """Write a private file, in /dev/shm if there is one. Return its path, the same for every call."""
+    """Write a private file, in /dev/shm if there is one. Return its path, the same for every
+    call.
+    """
     path = Path(shelf.name, "text")
     path.write_bytes(data)
     path.chmod(0o600)

@@ -38,7 +38,9 @@ def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
     clean = subprocess.run(words, capture_output=True, text=True)
     found = subprocess.run(words, capture_output=True, text=True, env=broken)
 
-    assert (clean.returncode, found.returncode) == (0, 1), clean.stdout + clean.stderr + found.stderr
+    assert (clean.returncode, found.returncode) == (0, 1), (
+        clean.stdout + clean.stderr + found.stderr
+    )
     assert "no crash, no hang, no wrong answer" in clean.stdout and "SEED=1" in clean.stdout
     assert "--replay stat " in found.stdout and "1 found" in found.stdout
 
@@ -46,7 +48,11 @@ def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
 def cut_at_the_first_bracket(data):
     fields = data[data.index(b")") + 2 :].split()
     return identity.Stat(
-        int(data[: data.index(b" ")]), fields[0].decode(), int(fields[1]), int(fields[17]), int(fields[19])
+        int(data[: data.index(b" ")]),
+        fields[0].decode(),
+        int(fields[1]),
+        int(fields[17]),
+        int(fields[19]),
     )
 
 
@@ -80,12 +86,20 @@ WHOLE = {"read_duration": kinds.read_duration, "unquote": record.unquote, "parse
         (
             "record",
             record,
-            {"parse_closing": lambda tail: tail.strip() and record.parse_process(tail.split(b"\n")[0][6:]) or None},
+            {
+                "parse_closing": lambda tail: (
+                    tail.strip() and record.parse_process(tail.split(b"\n")[0][6:]) or None
+                )
+            },
         ),
         ("value", kinds, {"read_duration": ignore_the_rest}),
         ("words", kinds, {"read_duration": ignore_the_rest}),
         ("quoted", record, {"unquote": lambda word: WHOLE["unquote"](word).replace(b"\xff", b"")}),
-        ("journal", reader, {"parse": lambda name, data: WHOLE["parse"](name, data.removesuffix(b"\n") + b"\n")}),
+        (
+            "journal",
+            reader,
+            {"parse": lambda name, data: WHOLE["parse"](name, data.removesuffix(b"\n") + b"\n")},
+        ),
         ("gate", FileGate, {"read_counter": take_any_counter}),
         ("stat", identity, {"parse_stat": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),

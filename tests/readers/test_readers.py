@@ -1,4 +1,6 @@
-"""The readers of outside data: each is fed a sample of the inputs of `make fuzz`, and old findings stay fixed."""
+"""The readers of outside data: each is fed a sample of the inputs of `make fuzz`, and old findings
+stay fixed.
+"""
 
 import ast
 import json
@@ -21,7 +23,9 @@ SHARE = 100  # inputs for each share of a target
 def test_no_input_crashes_hangs_or_misleads(name):
     result = fuzz.run(TARGETS[name], SEED, max(30, int(SHARE * TARGETS[name].share)))
 
-    assert "why" not in result, f"SOLO_SEED={SEED}: --replay {name} {json.dumps(result['input'])}\n{result['why']}"
+    assert "why" not in result, (
+        f"SOLO_SEED={SEED}: --replay {name} {json.dumps(result['input'])}\n{result['why']}"
+    )
 
 
 @pytest.mark.parametrize("line", (ROOT / "tests/corpus.txt").read_text().splitlines())

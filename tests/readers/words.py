@@ -17,7 +17,9 @@ from solo.text import describe, width
 
 DURATION = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|[smhd])")
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-DURATIONS = "500ms|30|30s|5m|1h30m|2d|forever|1m30|1.5h|.5|5.|.||-1|1e3|ms|1h 2m|²|1mm|1ms1m".split("|") + ["9" * 400]
+DURATIONS = "500ms|30|30s|5m|1h30m|2d|forever|1m30|1.5h|.5|5.|.||-1|1e3|ms|1h 2m|²|1mm|1ms1m".split(
+    "|"
+) + ["9" * 400]
 VALUES = "0|1|255|256||--|-q|x=y|a".split("|")
 
 
@@ -47,12 +49,15 @@ def find_note(text: str):
     return text if text.strip() and text.isprintable() and len(text) <= record.NOTE_LIMIT else None
 
 
-# How another reader finds the value of a kind, None if it is invalid; all other kinds take any word.
+# How another reader finds the value of a kind, None if it is invalid; all other kinds take any
+# word.
 FINDERS = {
     kinds.FLAG: lambda text: True,
     kinds.DURATION: find_seconds,
     kinds.COUNT: lambda text: find_number(text, 999999999, 9),
-    kinds.LIMIT: lambda text: find_number(text, 999999999, 9) if text.isdigit() else find_seconds(text),
+    kinds.LIMIT: lambda text: (
+        find_number(text, 999999999, 9) if text.isdigit() else find_seconds(text)
+    ),
     kinds.STATUS: lambda text: find_number(text, 255, 3),
     kinds.PID: lambda text: find_number(text, 999999999, 9) or None,
     kinds.SIGNAL: find_signal,
@@ -67,7 +72,9 @@ def find_value(kind, text: str):
 def make_value(rng) -> bytes:
     if rng.random() < 0.5:
         return rng.choice(DURATIONS).encode()
-    return "".join(rng.choice("0|1|59|.|ms|s|m|h|d|_| |٣".split("|")) for _ in range(rng.randrange(8))).encode()
+    return "".join(
+        rng.choice("0|1|59|.|ms|s|m|h|d|_| |٣".split("|")) for _ in range(rng.randrange(8))
+    ).encode()
 
 
 @fuzzed(16, b"ms|forever|1h|.|/|" + NUMBERS)
@@ -76,11 +83,21 @@ def check_value(data: bytes):
     for kind in FINDERS:
         value, other = attempt(kind.read, "-x", typed, may=UsageError), find_value(kind, typed)
         if other is None:
-            expect(isinstance(value, UsageError), "an invalid value is accepted", kind.sample, value)
+            expect(
+                isinstance(value, UsageError), "an invalid value is accepted", kind.sample, value
+            )
         else:
-            expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind.sample, value, other)
+            expect(
+                value == other or math.isclose(value, other, rel_tol=1e-9),
+                kind.sample,
+                value,
+                other,
+            )
     parts = attempt(directories.split_name, typed, may=UsageError)
-    bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63
+    bad = (
+        any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/"))
+        or data.count(b"/") > 63
+    )
     bad = bad or len(data) > 2048
     if bad:
         expect(isinstance(parts, UsageError), "an invalid name is accepted", parts)
@@ -92,15 +109,23 @@ def trip_value(rng):
     seconds = rng.randrange(10 ** rng.randrange(1, 10))
     wording = describe.format_duration(seconds)
     read = kinds.read_duration("-x", wording)
-    expect(read <= seconds and (seconds - read) * 24 <= max(seconds, 24 * 3600 * (seconds >= 86400)) + 60 * 24, wording)
+    expect(
+        read <= seconds
+        and (seconds - read) * 24 <= max(seconds, 24 * 3600 * (seconds >= 86400)) + 60 * 24,
+        wording,
+    )
     same(kinds.read_duration("-x", f"{seconds}ms"), seconds * 0.001)
 
 
-# --- words, compared with getopt of the standard library ---------------------------------------------------------
+# --- words, compared with getopt of the standard library------------------------------------------
 
 OPTIONS = (*LAUNCHER_OPTIONS, *PARTS)
 BY_FLAG = {flag: option for option in OPTIONS for flag in (f"--{option.flag}", f"-{option.short}")}
-SHORTS = "".join(option.short + ":" * (option.kind is not kinds.FLAG) for option in LAUNCHER_OPTIONS if option.short)
+SHORTS = "".join(
+    option.short + ":" * (option.kind is not kinds.FLAG)
+    for option in LAUNCHER_OPTIONS
+    if option.short
+)
 LONGS = [option.flag + "=" * (option.kind is not kinds.FLAG) for option in OPTIONS]
 NO_OPTIONS = "|--|-|list|--\0list\0-x|true\0-n|-qvs|-qE9|--wiat".split("|")
 
@@ -166,7 +191,9 @@ def make_words(rng) -> bytes:
     return "\0".join(typed).encode()
 
 
-@fuzzed(2, "|".join([*(f"--{option.flag}" for option in LAUNCHER_OPTIONS), "\0|=|,|-qn|--"]).encode())
+@fuzzed(
+    2, "|".join([*(f"--{option.flag}" for option in LAUNCHER_OPTIONS), "\0|=|,|-qn|--"]).encode()
+)
 def check_words(data: bytes):
     typed = kernel.decode(data).split("\0")
     read = attempt(argv.parse, typed, may=UsageError)
@@ -180,7 +207,9 @@ def check_words(data: bytes):
         return
     same((list(read[0]), *read[1:]), (list(other[0]), *other[1:]))
     for key, value in read[0].items():
-        expect(value == other[0][key] or math.isclose(value, other[0][key], rel_tol=1e-9), key, value)
+        expect(
+            value == other[0][key] or math.isclose(value, other[0][key], rel_tol=1e-9), key, value
+        )
 
 
 def is_stricter(error: UsageError, typed: list) -> bool:
@@ -188,7 +217,7 @@ def is_stricter(error: UsageError, typed: list) -> bool:
     return "--" in typed and "needs a value" in str(error) or "starts with two dashes" in str(error)
 
 
-# --- shown text --------------------------------------------------------------------------------------------------
+# --- shown text-----------------------------------------------------------------------------------
 
 
 def say(message: str) -> bytes:
@@ -197,7 +226,9 @@ def say(message: str) -> bytes:
     with swapped(kernel, posix=SimpleNamespace(write=lambda fd, line: lines.append(line))):
         kernel.say(message)
     [line] = lines
-    expect(line.endswith(b"\n") and line.count(b"\n") == 1 and line[:-1].decode().isprintable(), line)
+    expect(
+        line.endswith(b"\n") and line.count(b"\n") == 1 and line[:-1].decode().isprintable(), line
+    )
     return line
 
 
@@ -211,7 +242,11 @@ def check_shown(data: bytes):
     same(kernel.encode(plain), data)
     expect(len(say(plain)) <= 7 + 10 * len(data))
     shown = width.clean(plain)
-    expect(shown.isprintable() and len(shown) <= 10 * len(plain) and say(plain) == f"solo: {shown}\n".encode())
+    expect(
+        shown.isprintable()
+        and len(shown) <= 10 * len(plain)
+        and say(plain) == f"solo: {shown}\n".encode()
+    )
     room = len(data) % 17
     short = width.cut(shown, room)
     expect(short in (shown, "") or short.endswith("…") and shown.startswith(short[:-1]), short)
@@ -220,5 +255,8 @@ def check_shown(data: bytes):
     words = plain.split(" ")
     expect(len(describe.cut_command(words)) <= describe.COMMAND_WIDTH)
     kept = engine.cut(words)
-    expect(len(json.dumps(kept)) <= engine.COMMAND_LIMIT + 6 * engine.LAST_WORD + 40 and len(kept) <= len(words))
+    expect(
+        len(json.dumps(kept)) <= engine.COMMAND_LIMIT + 6 * engine.LAST_WORD + 40
+        and len(kept) <= len(words)
+    )
     same(etcd.unpack(etcd.pack(data)), data)

@@ -1,1 +1,3 @@
-"""solo's real files in a simulated kernel: every interleaving of a few processes, with faults. `make simulation`."""
+"""solo's real files in a simulated kernel: every interleaving of a few processes, with faults.
+`make simulation`.
+"""

@@ -1,4 +1,6 @@
-"""A fault: one change of solo's code, anchored by a function and a statement or expression in it, so that layout does not matter."""
+"""A fault: one change of solo's code, anchored by a function and a statement or expression in it,
+so that layout does not matter.
+"""
 
 import ast
 from typing import NamedTuple
@@ -6,7 +8,9 @@ from typing import NamedTuple
 
 class Fault(NamedTuple):
     name: str
-    place: str  # file and function, as in "gate.py FileGate.wait"; of a file alone: the statements outside of functions
+    # file and function, as in "gate.py FileGate.wait"; of a file alone: the statements outside of
+    # functions
+    place: str
     old: str  # an expression, or statements in a row; the function has it exactly once
     new: str
     scene: str  # that finds it; of a lease: the engines
@@ -17,7 +21,9 @@ class Fault(NamedTuple):
         return self.place.partition(" ")[0]
 
     def put_into(self, text):
-        """Return the text of its file with the fault. Raises ValueError if the code is not there exactly once."""
+        """Return the text of its file with the fault. Raises ValueError if the code is not there
+        exactly once.
+        """
         file, _, function = self.place.partition(" ")
         tree = ast.parse(text)
         scope = find_function(tree, function) if function else tree
@@ -53,7 +59,9 @@ def parse_part(text):
 
 
 def find_equal(scope, old, is_outside):
-    """Yield (holder, key) of each place in `scope` that equals `old`; `is_outside`: of no function in it."""
+    """Yield (holder, key) of each place in `scope` that equals `old`; `is_outside`: of no function
+    in it.
+    """
     for field, value in ast.iter_fields(scope):
         if isinstance(value, list):
             holder, parts = value, list(enumerate(value))
@@ -61,7 +69,11 @@ def find_equal(scope, old, is_outside):
             holder, parts = scope, [(field, value)]
         for key, part in parts:
             if isinstance(part, ast.AST) and not (is_outside and isinstance(part, ast.FunctionDef)):
-                found = value[key : key + len(old)] if isinstance(old, list) and holder is value else part
+                found = (
+                    value[key : key + len(old)]
+                    if isinstance(old, list) and holder is value
+                    else part
+                )
                 if dump(found) == dump(old):
                     yield holder, key
                 yield from find_equal(part, old, is_outside)

@@ -1,4 +1,6 @@
-"""The files of the simulated kernel: inodes, names, descriptors, flock(2), pipes. Each method is a system call as `posix` or `fcntl` has it."""
+"""The files of the simulated kernel: inodes, names, descriptors, flock(2), pipes. Each method is a
+system call as `posix` or `fcntl` has it.
+"""
 
 import fcntl as real_fcntl
 import os
@@ -9,11 +11,15 @@ from errno import EAGAIN, EBADF, EEXIST, EINVAL, ENOENT, ENOTEMPTY, EPIPE
 from simulation import proc
 from simulation.proc import fail
 
-Stat = namedtuple("Stat", "st_mode st_ino st_dev st_nlink st_uid st_gid st_size st_mtime st_ctime st_mtime_ns")
+Stat = namedtuple(
+    "Stat", "st_mode st_ino st_dev st_nlink st_uid st_gid st_size st_mtime st_ctime st_mtime_ns"
+)
 BOOT = 1_700_000_000.0  # when the simulated machine started, in seconds since the epoch
 REGULAR, FOLDER, FIFO = 0o100000, 0o040000, 0o010000
 LOCK_MODES = real_fcntl.LOCK_SH | real_fcntl.LOCK_EX
-UNLOCKED = real_fcntl.F_UNLCK.to_bytes(2, "little") + bytes(30)  # the struct flock of a file without fcntl(2) locks
+UNLOCKED = real_fcntl.F_UNLCK.to_bytes(2, "little") + bytes(
+    30
+)  # the struct flock of a file without fcntl(2) locks
 
 
 class Inode:
@@ -27,12 +33,20 @@ class Inode:
 
 
 class OpenFile:
-    """The target of a descriptor: `kind` is file, pipe-read, pipe-write, proc, pidfd, links or null. `owner` opened it."""
+    """The target of a descriptor: `kind` is file, pipe-read, pipe-write, proc, pidfd, links or
+    null. `owner` opened it.
+    """
 
     left_early = False
 
     def __init__(self, number, kind, target, flags=0, owner=None):
-        self.number, self.kind, self.target, self.flags, self.owner = number, kind, target, flags, owner
+        self.number, self.kind, self.target, self.flags, self.owner = (
+            number,
+            kind,
+            target,
+            flags,
+            owner,
+        )
         self.is_pipe, self.references, self.offset = kind.startswith("pipe"), 0, 0
 
 
@@ -66,7 +80,9 @@ class Files:
         elif file.kind == "file" and not file.references:
             mode = file.target.locks.pop(file, None)
             if file.left_early and mode == real_fcntl.LOCK_EX:
-                self.violate(f"pid {process.pid} closes {file.target.name}, locked: is_file_independent is wrong")
+                self.violate(
+                    f"pid {process.pid} closes {file.target.name}, locked: is_file_independent is wrong"
+                )
 
     def closerange(self, process, low, high):
         for fd in [fd for fd in process.descriptors if low <= fd < high]:
@@ -86,7 +102,9 @@ class Files:
     # --- names
     def find_place(self, process, path, dir_fd=None):
         """Return (directory, last part) of a path."""
-        folder = self.root if path[:1] == "/" or dir_fd is None else self.get(process, dir_fd).target
+        folder = (
+            self.root if path[:1] == "/" or dir_fd is None else self.get(process, dir_fd).target
+        )
         *above, last = path.strip("/").split("/")
         for part in above:
             folder = self.look_up(folder, part)
@@ -110,7 +128,9 @@ class Files:
             return self.install(process, "proc", proc.find_file(self, process, path), flags)
         folder, last = self.find_place(process, path, dir_fd)
         if flags & real.O_CREAT and last not in folder.entries:
-            self.enter_name(process, folder, last, Inode(self.make_number(process), REGULAR | mode, self.now, 1))
+            self.enter_name(
+                process, folder, last, Inode(self.make_number(process), REGULAR | mode, self.now, 1)
+            )
         elif flags & real.O_CREAT and flags & real.O_EXCL:
             fail(EEXIST)
         inode = self.look_up(folder, last)
@@ -121,7 +141,9 @@ class Files:
         folder, last = self.find_place(process, path, dir_fd)
         if not last or last in folder.entries:
             fail(EEXIST)
-        self.enter_name(process, folder, last, Inode(self.make_number(process), FOLDER | mode, self.now, 2))
+        self.enter_name(
+            process, folder, last, Inode(self.make_number(process), FOLDER | mode, self.now, 2)
+        )
 
     def rmdir(self, process, path, *, dir_fd=None):
         folder, last = self.find_place(process, path, dir_fd)
@@ -155,7 +177,18 @@ class Files:
     def make_stat(self, inode):
         time = BOOT + inode.changed
         mtime = time if inode.set_to is None else inode.set_to
-        return Stat(inode.mode, inode.number, 1, inode.links, 0, 0, len(inode.data), mtime, time, int(time * 1e9))
+        return Stat(
+            inode.mode,
+            inode.number,
+            1,
+            inode.links,
+            0,
+            0,
+            len(inode.data),
+            mtime,
+            time,
+            int(time * 1e9),
+        )
 
     def access(self, process, path, mode, *, dir_fd=None, effective_ids=False):
         try:
@@ -165,7 +198,11 @@ class Files:
 
     def utime(self, process, file, times=None, *, dir_fd=None, follow_symlinks=True):
         is_fd = isinstance(file, int)
-        inode = self.get(process, file).target if is_fd else self.look_up(*self.find_place(process, file, dir_fd))
+        inode = (
+            self.get(process, file).target
+            if is_fd
+            else self.look_up(*self.find_place(process, file, dir_fd))
+        )
         inode.changed, inode.set_to = self.now, times and times[1]
 
     def listdir(self, process, path):
@@ -180,7 +217,12 @@ class Files:
     # --- data
     def can_read(self, process, fd, size):
         file = process.descriptors[fd][0] if fd in process.descriptors else None
-        return file is None or file.kind != "pipe-read" or file.flags & real.O_NONBLOCK or is_readable(file.target)
+        return (
+            file is None
+            or file.kind != "pipe-read"
+            or file.flags & real.O_NONBLOCK
+            or is_readable(file.target)
+        )
 
     def read(self, process, fd, size):
         file = self.get(process, fd)
@@ -211,18 +253,28 @@ class Files:
 
     def pwrite(self, process, fd, data, offset):
         inode = self.get(process, fd).target
-        inode.data = inode.data[:offset].ljust(offset, b"\0") + bytes(data) + inode.data[offset + len(data) :]
+        inode.data = (
+            inode.data[:offset].ljust(offset, b"\0")
+            + bytes(data)
+            + inode.data[offset + len(data) :]
+        )
         inode.changed = self.now
         return len(data)
 
     def pipe2(self, process, flags):
         pipe = Inode(self.make_number(process), FIFO | 0o600)
-        return self.install(process, "pipe-read", pipe, flags), self.install(process, "pipe-write", pipe, flags)
+        return self.install(process, "pipe-read", pipe, flags), self.install(
+            process, "pipe-write", pipe, flags
+        )
 
     # --- locks
     def can_flock(self, process, fd, mode):
         file = process.descriptors[fd][0] if fd in process.descriptors else None
-        return file is None or mode & (real_fcntl.LOCK_NB | real_fcntl.LOCK_UN) or is_compatible(file, mode)
+        return (
+            file is None
+            or mode & (real_fcntl.LOCK_NB | real_fcntl.LOCK_UN)
+            or is_compatible(file, mode)
+        )
 
     def flock(self, process, fd, mode):
         file = self.get(process, fd)
@@ -240,7 +292,9 @@ class Files:
         return UNLOCKED if command == real_fcntl.F_OFD_GETLK else fail(EINVAL)
 
     def watch_links(self, process, fds):
-        """Return a descriptor that is readable once an open file has lost its name: inotify(7), which solo calls through libc."""
+        """Return a descriptor that is readable once an open file has lost its name: inotify(7),
+        which solo calls through libc.
+        """
         inodes = [self.get(process, fd).target for fd in fds]
         file = OpenFile(self.make_number(process), "links", inodes)
         file.offset = [inode.links for inode in inodes]

@@ -1,7 +1,10 @@
-"""A simulated kernel. A process is a greenlet; nothing happens but the step that a schedule chooses.
+"""A simulated kernel. A process is a greenlet; nothing happens but the step that a schedule
+chooses.
 
-- each call of POINTS stops its process until the schedule continues it; all other calls only concern the process
-- fork copies no memory: the child runs its parent's program from the start, and each call returns what it returned to
+- each call of POINTS stops its process until the schedule continues it; all other calls only
+  concern the process
+- fork copies no memory: the child runs its parent's program from the start, and each call returns
+  what it returned to
   the parent, until the fork
 - a process that is killed gets Ended from each further call, so its `finally` blocks change nothing
 - time passes only when no process can do anything
@@ -21,7 +24,12 @@ from simulation.files import BOOT, FIFO, FOLDER, Files, Inode, OpenFile, is_read
 from simulation.proc import fail
 from simulation.reduction import is_independent
 
-SIGNALS = {"kill": SIGKILL, "stop": SIGSTOP, "suspend": _signal.SIGTSTP, "continue": SIGCONT}  # that a schedule sends
+SIGNALS = {
+    "kill": SIGKILL,
+    "stop": SIGSTOP,
+    "suspend": _signal.SIGTSTP,
+    "continue": SIGCONT,
+}  # that a schedule sends
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
 IGNORED = {SIGCHLD, SIGCONT, _signal.SIGURG, _signal.SIGWINCH}  # by default
 IGNORED_BY_PYTHON = {_signal.SIGPIPE: SIG_IGN, _signal.SIGXFSZ: SIG_IGN}
@@ -38,8 +46,12 @@ ERRORS = {  # the calls that each error can come from
     EINTR: "close",
 }
 # Calls that other processes can see or change.
-POINTS = {*"execve waitpid kill pidfd_send_signal sigtimedwait work _exit".split(), *" ".join(ERRORS.values()).split()}
-# Those that change nothing for other processes: a kill just after one leaves what a kill just before it leaves.
+POINTS = {
+    *"execve waitpid kill pidfd_send_signal sigtimedwait work _exit".split(),
+    *" ".join(ERRORS.values()).split(),
+}
+# Those that change nothing for other processes: a kill just after one leaves what a kill just
+# before it leaves.
 LOOKS = "fstat stat listdir readlink pread poll pidfd_open sigtimedwait work".split()
 
 
@@ -57,14 +69,24 @@ class Unknown(BaseException):
 
 class Process:
     def __init__(self, pid, parent, start, program, words):
-        self.pid, self.parent, self.start, self.program, self.words = pid, parent, start, program, words
+        self.pid, self.parent, self.start, self.program, self.words = (
+            pid,
+            parent,
+            start,
+            program,
+            words,
+        )
         self.state, self.status, self.is_reaped, self.children, self.made = "R", None, False, 0, 0
         self.descriptors, self.namespace = {}, proc.FIRST_PID_NAMESPACE
         self.handlers, self.mask, self.pending = dict(IGNORED_BY_PYTHON), frozenset(), {}
-        self.alarm = self.wake = self.is_ready = self.error = self.change = self.running = self.folder = None
+        self.alarm = self.wake = self.is_ready = self.error = self.change = self.running = (
+            self.folder
+        ) = None
         self.call, self.log, self.repeated, self.history = ("begin",), [], 0, 0
         self.command, self.is_suspended = None, False
-        self.has_executed = self.is_replaced = self.is_spared = self.has_run = self.is_unseen = self.left_early = False
+        self.has_executed = self.is_replaced = self.is_spared = self.has_run = self.is_unseen = (
+            self.left_early
+        ) = False
         self.death_signal, self.has_effect, self.output, self.environment = 0, True, b"", {}
         self.is_asking = False  # all its calls are one step
 
@@ -73,7 +95,8 @@ class Process:
 
 
 class Kernel(Files):
-    """`programs` maps the paths that can be executed to functions. `faults` are those left: kill, stop, suspend, error.
+    """`programs` maps the paths that can be executed to functions. `faults` are those left: kill,
+    stop, suspend, error.
 
     To suspend is to type Ctrl-Z: a command and its launcher get SIGTSTP.
     """
@@ -90,7 +113,8 @@ class Kernel(Files):
         self.root = Inode("root", FOLDER | 0o755, links=2)
         self.null = OpenFile("null", "null", Inode("null", FIFO | 0o600))
 
-    # What a scene checks: (process, folder, name) got a name; (process, line) executed a program, until when `line` were its words.
+    # What a scene checks: (process, folder, name) got a name; (process, line) executed a program,
+    # until when `line` were its words.
     published = executed = lambda *_: None
 
     def violate(self, text):
@@ -98,7 +122,9 @@ class Kernel(Files):
 
     # --- processes
     def make_number(self, process):
-        """Return a number for a file that does not depend on what other processes do: equal states are then found to be equal."""
+        """Return a number for a file that does not depend on what other processes do: equal states
+        are then found to be equal.
+        """
         process.made += 1
         return f"{process.pid}.{process.made}"
 
@@ -109,7 +135,9 @@ class Kernel(Files):
         return process
 
     def add(self, pid, parent, program, words):
-        process = Process(pid, parent, int(self.now * 100) + self.forks * self.reuses_pids, program, words)
+        process = Process(
+            pid, parent, int(self.now * 100) + self.forks * self.reuses_pids, program, words
+        )
         self.forks += 1
         self.processes[pid] = process
         process.greenlet = greenlet(lambda: self.live(process), self.hub)
@@ -150,8 +178,14 @@ class Kernel(Files):
         for fd, (_, is_closed) in list(process.descriptors.items()):
             if is_closed:
                 self.close(process, fd)
-        process.handlers = {number: SIG_IGN for number, handler in process.handlers.items() if handler == SIG_IGN}
-        line, process.program, process.words = process.words, program, [path.rpartition("/")[2], *words[1:]]
+        process.handlers = {
+            number: SIG_IGN for number, handler in process.handlers.items() if handler == SIG_IGN
+        }
+        line, process.program, process.words = (
+            process.words,
+            program,
+            [path.rpartition("/")[2], *words[1:]],
+        )
         process.environment, process.has_executed, process.is_replaced = environment, True, True
         process.log, process.repeated, process.alarm = [], 0, None
         self.executed(process, line)
@@ -173,7 +207,9 @@ class Kernel(Files):
                 child.is_reaped = child.state == "Z"
                 self.send(child, child.death_signal, SENT, process.pid)
         parent = self.processes.get(process.parent)
-        process.is_reaped = parent is None or not parent.is_alive or parent.handlers.get(SIGCHLD) == SIG_IGN
+        process.is_reaped = (
+            parent is None or not parent.is_alive or parent.handlers.get(SIGCHLD) == SIG_IGN
+        )
         code, value = (KILLED, status & 0x7F) if status & 0x7F else (EXITED, status >> 8)
         self.send(parent, SIGCHLD, code, process.pid, value)
         if getcurrent() is not process.greenlet:
@@ -190,12 +226,20 @@ class Kernel(Files):
         return 0, 0
 
     def find_children(self, process, pid):
-        children = [child for child in self.processes.values() if child.parent == process.pid and not child.is_reaped]
+        children = [
+            child
+            for child in self.processes.values()
+            if child.parent == process.pid and not child.is_reaped
+        ]
         return [child for child in children if pid in (-1, child.pid)]
 
     def can_waitpid(self, process, pid, flags=0):
         children = self.find_children(process, pid)
-        ready = [child for child in children if child.state == "Z" or flags & real.WUNTRACED and child.change]
+        ready = [
+            child
+            for child in children
+            if child.state == "Z" or flags & real.WUNTRACED and child.change
+        ]
         return flags & real.WNOHANG or ready or not children
 
     getpid = lambda self, process: process.pid
@@ -207,7 +251,10 @@ class Kernel(Files):
 
     def getppid(self, process):
         parent = self.processes.get(process.parent)
-        is_seen = parent is None or process.namespace in (proc.FIRST_PID_NAMESPACE, parent.namespace)
+        is_seen = parent is None or process.namespace in (
+            proc.FIRST_PID_NAMESPACE,
+            parent.namespace,
+        )
         return process.parent if is_seen else 0
 
     # --- signals
@@ -215,14 +262,18 @@ class Kernel(Files):
         self.send(proc.find(self, process, str(pid), ESRCH), int(signal), SENT, process.pid)
 
     def pidfd_open(self, process, pid, flags=0):
-        return self.install(process, "pidfd", proc.find(self, process, str(pid), ESRCH), real.O_CLOEXEC)
+        return self.install(
+            process, "pidfd", proc.find(self, process, str(pid), ESRCH), real.O_CLOEXEC
+        )
 
     def pidfd_send_signal(self, process, fd, signal, *_):
         other = self.get(process, fd).target
         self.send(fail(ESRCH) if other.is_reaped else other, int(signal), SENT, process.pid)
 
     def send(self, process, signal, code, sender, value=0):
-        """Send a signal: what it does at once, or what waits until the process unblocks it or runs."""
+        """Send a signal: what it does at once, or what waits until the process unblocks it or
+        runs.
+        """
         if process is None or not process.is_alive or not signal:
             return
         if signal == SIGKILL:
@@ -277,7 +328,9 @@ class Kernel(Files):
         return next((signal for signal in process.pending if signal not in process.mask), None)
 
     def run_handlers(self, process):
-        """Run the handlers of pending signals. Each is written into the log, for a child that repeats it."""
+        """Run the handlers of pending signals. Each is written into the log, for a child that
+        repeats it.
+        """
         while signal := self.find_deliverable(process):
             del process.pending[signal]
             self.write_log(process, "handler", signal, None)
@@ -299,11 +352,17 @@ class Kernel(Files):
 
     def can_poll(self, process, fds, milliseconds=None):
         is_endless = milliseconds is None or milliseconds < 0
-        return self.poll(process, fds) or self.is_time(process, None if is_endless else milliseconds / 1000)
+        return self.poll(process, fds) or self.is_time(
+            process, None if is_endless else milliseconds / 1000
+        )
 
     def poll(self, process, fds, milliseconds=None):
         open_fds = process.descriptors
-        return [(fd, events) for fd, events in fds if fd not in open_fds or self.is_ready(open_fds[fd][0])]
+        return [
+            (fd, events)
+            for fd, events in fds
+            if fd not in open_fds or self.is_ready(open_fds[fd][0])
+        ]
 
     def is_ready(self, file):
         if file.kind == "pidfd":
@@ -325,7 +384,9 @@ class Kernel(Files):
         error = None
         if name in POINTS and not process.is_asking and is_point(process, name, words):
             error = self.wait_turn(process, name, words, named)
-            process.has_effect = bool(words[1] & real.O_CREAT) if name == "open" else name not in LOOKS
+            process.has_effect = (
+                bool(words[1] & real.O_CREAT) if name == "open" else name not in LOOKS
+            )
         try:
             if error is not None:
                 if name == "close":
@@ -337,15 +398,26 @@ class Kernel(Files):
             raise
         if not process.is_alive:
             raise Ended  # by its own signal
-        self.write_log(process, name, result, None, process.descriptors[words[0]][0] if name == "fstat" else None)
+        self.write_log(
+            process,
+            name,
+            result,
+            None,
+            process.descriptors[words[0]][0] if name == "fstat" else None,
+        )
         if name == "pthread_sigmask":
             self.run_handlers(process)
         return result
 
     def wait_turn(self, process, name, words, named):
-        """Return at the turn of the process, with the number of the error that the call must fail with, or None."""
+        """Return at the turn of the process, with the number of the error that the call must fail
+        with, or None.
+        """
         is_ready = getattr(self, f"can_{name}", None)
-        process.wake, process.is_ready = None, is_ready and (lambda: is_ready(process, *words, **named))
+        process.wake, process.is_ready = (
+            None,
+            is_ready and (lambda: is_ready(process, *words, **named)),
+        )
         process.call, process.folder = (name, *words), named.get("dir_fd")
         if self.is_reduced and self.goes_on(process):
             self.trace.append(("run", [process.pid], process.call))
@@ -364,7 +436,9 @@ class Kernel(Files):
         result = tuple(result) if isinstance(result, list) else result
         process.log.append((name, result, error))
         process.repeated = len(process.log)
-        if self.is_hashing:  # without sizes and times, of which each use is of a constant; see reduction.py
+        if (
+            self.is_hashing
+        ):  # without sizes and times, of which each use is of a constant; see reduction.py
             seen = result[:4] if name in ("fstat", "stat") and error is None else result
             seen = None if file is not None and file.owner is not process else seen
             process.history = hash((process.history, name, seen, error))
@@ -377,7 +451,9 @@ class Kernel(Files):
             if before != "handler":
                 break
             process.handlers[result](result, None)
-        assert before == name, f"a child of {process.parent} calls {name}, and its parent called {before}"
+        assert before == name, (
+            f"a child of {process.parent} calls {name}, and its parent called {before}"
+        )
         if error is not None:
             raise OSError(*error)
         return list(result) if name in ("listdir", "poll") else result
@@ -385,22 +461,40 @@ class Kernel(Files):
     # --- the schedule
     def can_run(self, process):
         is_ready = process.is_ready
-        return process.state == "R" and (is_ready is None or bool(is_ready()) or self.find_deliverable(process))
+        return process.state == "R" and (
+            is_ready is None or bool(is_ready()) or self.find_deliverable(process)
+        )
 
     def goes_on(self, process):
-        """Whether the next call is the only choice: independent, and no fault can come before it."""
+        """Whether the next call is the only choice: independent, and no fault can come before
+        it.
+        """
         kinds = ("error", "kill", "stop", "suspend") if process.has_effect else ("error",)
-        return not any(map(self.faults.get, kinds)) and self.can_run(process) and self.is_alone(process)
+        return (
+            not any(map(self.faults.get, kinds))
+            and self.can_run(process)
+            and self.is_alone(process)
+        )
 
     def list_choices(self):
-        """Return the steps that are possible now: ("run", pid), (one of SIGNALS, pid), ("fail", pid, errno), ("time",)."""
+        """Return the steps that are possible now: ("run", pid), (one of SIGNALS, pid), ("fail",
+        pid, errno), ("time",).
+        """
         runnable = [process for process in self.processes.values() if self.can_run(process)]
-        alone = next(([process] for process in runnable if self.is_alone(process)), None) if self.is_reduced else None
+        alone = (
+            next(([process] for process in runnable if self.is_alone(process)), None)
+            if self.is_reduced
+            else None
+        )
         runnable = alone or runnable
         choices = [("run", process.pid) for process in runnable]
         if not runnable and self.find_next_time() is not None:
             choices.append(("time",))
-        choices += [("continue", process.pid) for process in self.processes.values() if self.can_continue(process)]
+        choices += [
+            ("continue", process.pid)
+            for process in self.processes.values()
+            if self.can_continue(process)
+        ]
         for process in alone or self.processes.values():
             if process.state != "R" or process.call[0] == "begin" or process.is_spared:
                 continue
@@ -408,20 +502,31 @@ class Kernel(Files):
                 kinds = ("kill", "stop", *(["suspend"] if process.has_executed else []))
                 choices += [(kind, process.pid) for kind in kinds if self.faults.get(kind)]
             if self.faults.get("error") and process in runnable and not process.has_executed:
-                errors = [error for error, calls in ERRORS.items() if process.call[0] in calls.split()]
+                errors = [
+                    error for error, calls in ERRORS.items() if process.call[0] in calls.split()
+                ]
                 choices += [("fail", process.pid, error) for error in errors]
         return choices
 
     def can_continue(self, process):
-        """Whether it is stopped, and not by Ctrl-Z below a living launcher: then that gets SIGCONT, and forwards it."""
+        """Whether it is stopped, and not by Ctrl-Z below a living launcher: then that gets SIGCONT,
+        and forwards it.
+        """
         launcher = self.processes.get(process.parent)
-        return process.state == "T" and not (process.is_suspended and launcher is not None and launcher.is_alive)
+        return process.state == "T" and not (
+            process.is_suspended and launcher is not None and launcher.is_alive
+        )
 
     def is_alone(self, process):
         return not self.find_deliverable(process) and is_independent(self, process)
 
     def find_next_time(self):
-        times = [at for each in self.processes.values() if each.state == "R" for at in (each.wake, each.alarm)]
+        times = [
+            at
+            for each in self.processes.values()
+            if each.state == "R"
+            for at in (each.wake, each.alarm)
+        ]
         return min([at for at in times if at is not None and at > self.now], default=None)
 
     def step(self, choice):
@@ -461,14 +566,22 @@ class Kernel(Files):
 
 
 def is_point(process, name, words):
-    """Whether other processes can see or change the call: not if only the process itself has what it concerns."""
-    if name in ("open", "readlink", "listdir", "stat") and isinstance(words[0], str) and words[0].startswith("/proc/"):
+    """Whether other processes can see or change the call: not if only the process itself has what
+    it concerns.
+    """
+    if (
+        name in ("open", "readlink", "listdir", "stat")
+        and isinstance(words[0], str)
+        and words[0].startswith("/proc/")
+    ):
         return words[0].startswith("/proc/self/fd/") or not proc.is_own(process, words[0])
     if name in ("read", "close", "fstat", "write") and words[0] in process.descriptors:
         file = process.descriptors[words[0]][0]
         if file.kind == "proc":
             return name == "read" and not proc.is_own(process, file.target)
-        return file.is_pipe or file.kind == "file" and (name != "close" or file in file.target.locks)
+        return (
+            file.is_pipe or file.kind == "file" and (name != "close" or file in file.target.locks)
+        )
     if name == "poll":
         return [fd for fd, _ in words[0]] != [2]  # stderr always has room
     return name != "sigtimedwait" or words[1] != 0

@@ -1,10 +1,13 @@
-"""solo's real lease, queue and engine of S3 or etcd in virtual time: `python -m simulation.leases --engine etcd`.
+"""solo's real lease, queue and engine of S3 or etcd in virtual time: `python -m simulation.leases
+--engine etcd`.
 
-Hosts have clocks that run at 0.9 to 1.1, the bound of the rule in engines/lease.py. A request is late or lost, or takes effect after its sender
-gave up; a host is cut off for a while, a launcher is stopped or killed. Checked: no two commands run at once, tokens grow, and no waiter is forgotten.
+Hosts have clocks that run at 0.9 to 1.1, the bound of the rule in engines/lease.py. A request is
+late or lost, or takes effect after its sender gave up; a host is cut off for a while, a launcher is
+stopped or killed. Checked: no two commands run at once, tokens grow, and no waiter is forgotten.
 
-`--crowd WAITERS --latency SECONDS`: nothing of that, but a crowd that waits for one holder, which only the rule itself, with which waiters
-yield, can cost its lease; `--rude` leaves that rule out. The commands of the crowd take no time: whatever keeps the name idle shows.
+`--crowd WAITERS --latency SECONDS`: nothing of that, but a crowd that waits for one holder, which
+only the rule itself, with which waiters yield, can cost its lease; `--rude` leaves that rule out.
+The commands of the crowd take no time: whatever keeps the name idle shows.
 """
 
 import argparse
@@ -22,13 +25,21 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from simulation.faults import Fault
 from simulation.modules import load_changed
 
-NAMES = "lease queue acquire engine json etcd s3.engine s3.objects s3.document s3.store".split()  # of solo.engines
+NAMES = (
+    "lease queue acquire engine json etcd s3.engine s3.objects s3.document s3.store".split()
+)  # of solo.engines
 HOSTS, TTLS, CROWDED_TTL = 3, (8.0, 15.0, 15.0), 15.0
 EPOCH = 1e9
 LATEST = 0.999  # of LATENCY: how late the kernel's timer kills
 LONGEST_WAIT = 600.0  # virtual seconds in which some command begins
-HELD, JOINING = 60.0, 5.0  # virtual seconds: of the command for which a crowd waits; within which its waiters start
-POLL, REQUESTS = 1.5, 10  # virtual seconds, and requests, from one end to the next in a crowd: no more on average
+HELD, JOINING = (
+    60.0,
+    5.0,
+)  # virtual seconds: of the command for which a crowd waits; within which its waiters start
+POLL, REQUESTS = (
+    1.5,
+    10,
+)  # virtual seconds, and requests, from one end to the next in a crowd: no more on average
 ABSENT = {"create_revision": "0"}  # as etcd compares a key that is not there
 
 # Known-bad variants, each of which is found.
@@ -122,10 +133,19 @@ class World:
     """`latency` is that of each request, in seconds; without it each is late or lost by chance."""
 
     def __init__(self, seed, latency=None):
-        self.chance, self.now, self.events, self.count, self.hub = random.Random(seed), 0.0, [], 0, getcurrent()
+        self.chance, self.now, self.events, self.count, self.hub = (
+            random.Random(seed),
+            0.0,
+            [],
+            0,
+            getcurrent(),
+        )
         self.server, self.running, self.violation = solo.Server(), {}, None
         self.token, self.commands, self.latest = 0, 0, 0.0
-        self.level, self.peace = self.chance.choice((0.0, 0.05, 0.3)), self.chance.choice((12.0, 12.0, 120.0))
+        self.level, self.peace = (
+            self.chance.choice((0.0, 0.05, 0.3)),
+            self.chance.choice((12.0, 12.0, 120.0)),
+        )
         self.latency, self.refused, self.ended = latency, 0, []
 
     def at(self, when, event):
@@ -157,7 +177,9 @@ class World:
 
 
 def make_waker(thread=None):
-    """Return a function that resumes a thread, ours by default, from its next `suspend`, which returns its argument."""
+    """Return a function that resumes a thread, ours by default, from its next `suspend`, which
+    returns its argument.
+    """
     thread = getcurrent() if thread is None else thread  # one that has not begun is false
     run, turn = thread.run_of, thread.turn
 
@@ -208,7 +230,9 @@ class Host:
 
 
 class Wire:
-    """Carries requests to the server and its answers. Each is late or lost, whether or not the sender still waits; or the wire breaks."""
+    """Carries requests to the server and its answers. Each is late or lost, whether or not the
+    sender still waits; or the wire breaks.
+    """
 
     def __init__(self):
         self.answers, self.wake = [], lambda: None
@@ -220,15 +244,21 @@ class Wire:
             raise Killed
         if run.host.cut_off_until > world.now:
             level = 0.95
-        there, back = [chance.expovariate(1 / (5.0 if chance.random() < level else 0.02)) for _ in "12"]
-        is_lost, is_forgotten, breaks = [chance.random() < odds for odds in (level / 2, level / 2, 0.5)]
+        there, back = [
+            chance.expovariate(1 / (5.0 if chance.random() < level else 0.02)) for _ in "12"
+        ]
+        is_lost, is_forgotten, breaks = [
+            chance.random() < odds for odds in (level / 2, level / 2, 0.5)
+        ]
         if world.latency is not None:
             there, back = [world.latency / 2 * chance.uniform(0.7, 1.5) for _ in "12"]
             is_lost = is_forgotten = False
 
         def answer(reply):
             if breaks or not is_forgotten:
-                world.after(back, lambda: self.arrive(ConnectionResetError() if is_forgotten else reply))
+                world.after(
+                    back, lambda: self.arrive(ConnectionResetError() if is_forgotten else reply)
+                )
 
         if not is_lost:
             world.after(there, lambda: serve(answer))
@@ -238,7 +268,9 @@ class Wire:
         self.wake()
 
     def receive(self, deadline):
-        """Return the next answer. Raises TimeoutError at the deadline, by the host's clock; ConnectionResetError."""
+        """Return the next answer. Raises TimeoutError at the deadline, by the host's clock;
+        ConnectionResetError.
+        """
         self.wake = make_waker()
         if not self.answers:
             suspend(max(getcurrent().run_of.host.find_time(deadline), world.now))
@@ -288,9 +320,15 @@ class Store:
 
     def ask(self, method, key, headers=None, body="", query=None, deadline=None):
         wire = Wire()
-        wire.send(lambda answer: answer((world.server.serve(method, key, headers or {}, body), int(world.now) + 0.5)))
+        wire.send(
+            lambda answer: answer(
+                (world.server.serve(method, key, headers or {}, body), int(world.now) + 0.5)
+            )
+        )
         try:
-            reply, date = wire.receive(read_clock() + self.timeout if deadline is None else deadline)
+            reply, date = wire.receive(
+                read_clock() + self.timeout if deadline is None else deadline
+            )
         except OSError:
             raise solo.errors.Unreachable("no answer") from None
         if world.latency is not None:
@@ -299,7 +337,9 @@ class Store:
 
 
 class Gateway:
-    """The server of etcd: what its JSON gateway answers. Its clock is right, as the rule is about the rates of two clocks."""
+    """The server of etcd: what its JSON gateway answers. Its clock is right, as the rule is about
+    the rates of two clocks.
+    """
 
     def __init__(self):
         self.keys, self.leases, self.watches = {}, {}, []  # the keys in order of creation
@@ -327,7 +367,9 @@ class Gateway:
         """Have a lease end after its ttl, and its keys up to a second later."""
         known = self.leases[lease] = world.now + ttl, ttl
         late = world.chance.choice((0.0, 1.0)) * world.chance.random()
-        world.at(known[0] + late, lambda: self.leases.get(lease) is known and self.lease_revoke(lease))
+        world.at(
+            known[0] + late, lambda: self.leases.get(lease) is known and self.lease_revoke(lease)
+        )
         return {"ID": lease, "TTL": str(ttl)}
 
     def lease_revoke(self, ID):
@@ -348,7 +390,10 @@ class Gateway:
         return {"header": {"revision": str(len(self.history))}, "kvs": found}
 
     def kv_txn(self, compare, success):
-        if any(self.keys.get(one["key"], ABSENT)["create_revision"] != one["create_revision"] for one in compare):
+        if any(
+            self.keys.get(one["key"], ABSENT)["create_revision"] != one["create_revision"]
+            for one in compare
+        ):
             return {}
         ((kind, words),) = success[0].items()
         response = self.kv_range(**words) if kind == "request_range" else self.put(**words)
@@ -361,7 +406,9 @@ class Gateway:
         known.update(value=value, lease=lease)
 
     def tell(self, key, is_put):
-        """Give a change its revision. Tell the watches, each of which ends with its first change."""
+        """Give a change its revision. Tell the watches, each of which ends with its first
+        change.
+        """
         self.history.append((key, is_put))
         self.watches = [watch for watch in self.watches if not watch(key, is_put)]
 
@@ -371,12 +418,17 @@ class Gateway:
             return is_seen and (answer({"result": {"events": [{}]}}) or True)
 
         answer({"result": {"created": True}})
-        if not any(watch(*change) for change in self.history[(start_revision or len(self.history) + 1) - 1 :]):
+        if not any(
+            watch(*change)
+            for change in self.history[(start_revision or len(self.history) + 1) - 1 :]
+        ):
             self.watches.append(watch)
 
 
 def is_within(key, first, end):
-    """Return whether a key is in a range, which is only `first` if there is no end. All are in base64."""
+    """Return whether a key is in a range, which is only `first` if there is no end. All are in
+    base64.
+    """
     key, first, end = map(a2b_base64, (key, first, end))
     return first <= key < (end or first + b"\0")
 
@@ -446,17 +498,27 @@ class DeadMan:
         self.is_armed, self.turn = True, self.turn + 1
         run, turn = getcurrent().run_of, self.turn
         late = world.chance.uniform(0, solo.lease.LATENCY) * LATEST / run.host.rate
-        world.at(run.host.find_time(at), lambda: self.turn != turn or self.is_over or run.kill(late))
+        world.at(
+            run.host.find_time(at), lambda: self.turn != turn or self.is_over or run.kill(late)
+        )
 
     def disarm(self):
         self.is_over = True
 
 
 class Run:
-    """One launcher on a host, and its command; another one follows, unless it is of a crowd: then its command takes `length` seconds."""
+    """One launcher on a host, and its command; another one follows, unless it is of a crowd: then
+    its command takes `length` seconds.
+    """
 
     def __init__(self, host, length=None):
-        self.host, self.is_dead, self.threads, self.wake, self.length = host, False, [], None, length
+        self.host, self.is_dead, self.threads, self.wake, self.length = (
+            host,
+            False,
+            [],
+            None,
+            length,
+        )
         world.spawn(self, self.live)
         if length is None and world.chance.random() < 0.15:
             world.after(world.chance.uniform(0, 90), self.kill)
@@ -465,7 +527,9 @@ class Run:
         if not self.is_dead:
             for thread in self.threads:
                 world.after(0, lambda thread=thread: thread.dead or thread.throw(Killed))
-            world.after(late, lambda: world.running.pop(self, None))  # the command dies with its launcher
+            world.after(
+                late, lambda: world.running.pop(self, None)
+            )  # the command dies with its launcher
             self.end(late)
 
     def end(self, late=0.0):
@@ -490,18 +554,34 @@ class Run:
     def run_command(self, lease, token):
         others = [other.host.number for other in world.running]
         if others or token <= world.token:
-            found = f"host {self.host.number} runs beside {others}, token {token} after {world.token}"
+            found = (
+                f"host {self.host.number} runs beside {others}, token {token} after {world.token}"
+            )
             world.violation = world.violation or found
-        world.token, world.running[self], world.commands, world.latest = token, True, world.commands + 1, world.now
+        world.token, world.running[self], world.commands, world.latest = (
+            token,
+            True,
+            world.commands + 1,
+            world.now,
+        )
         lease.begin(self.host.number)
-        length = world.chance.choice((0.1, 5, 60)) * world.chance.random() if self.length is None else self.length
+        length = (
+            world.chance.choice((0.1, 5, 60)) * world.chance.random()
+            if self.length is None
+            else self.length
+        )
         done, loss = read_clock() + length, None
         while read_clock() < done and lease.find_life() > 0 and not lease.lost:
             loss = loss or lease.find_loss()
             if loss and self.length is not None:
                 break
             self.wake = make_waker()
-            sleep(min(done - read_clock(), lease.find_life() if loss else max(lease.find_left(), 0.001)))
+            sleep(
+                min(
+                    done - read_clock(),
+                    lease.find_life() if loss else max(lease.find_left(), 0.001),
+                )
+            )
         world.running.pop(self)
         world.ended.append((world.now, loss))
 
@@ -513,7 +593,10 @@ def watch(block, look_again, describe, in_one_go=False):
 def make_hold(host):
     """Return an EngineHold of the name `job`, as of a plan with --via and --wait."""
     terms = solo.lease.Terms(world.chance.choice(TTLS) if world.latency is None else CROWDED_TTL)
-    hold, claim = solo.acquire.EngineHold.__new__(solo.acquire.EngineHold), solo.modes.Claim(solo.modes.EXCLUSIVE)
+    hold, claim = (
+        solo.acquire.EngineHold.__new__(solo.acquire.EngineHold),
+        solo.modes.Claim(solo.modes.EXCLUSIVE),
+    )
     origin = solo.identity.Origin("b", "p", "t", f"h{host.number}")
     hold.wanted = solo.record.Record((host.number, 1), origin, 0, claim, ["job"], [b"job"])
     hold.claims, hold.entries, hold.caught = [("job", claim)], {}, []
@@ -526,22 +609,42 @@ def make_hold(host):
 def load(engine, faults):
     """Import solo's engines with `faults`; replace their clocks, threads and connections."""
     global solo
-    modules = load_changed([*(f"engines.{name}" for name in NAMES), "errors", "record", "modes", "identity"], faults)
-    solo = SimpleNamespace(**{one.__name__.replace("s3.engine", "s3").rpartition(".")[2]: one for one in modules})
-    times = {"monotonic": read_clock, "read_boot_clock": read_clock, "sleep": sleep, "time": lambda: world.now + EPOCH}
+    modules = load_changed(
+        [*(f"engines.{name}" for name in NAMES), "errors", "record", "modes", "identity"], faults
+    )
+    solo = SimpleNamespace(
+        **{one.__name__.replace("s3.engine", "s3").rpartition(".")[2]: one for one in modules}
+    )
+    times = {
+        "monotonic": read_clock,
+        "read_boot_clock": read_clock,
+        "sleep": sleep,
+        "time": lambda: world.now + EPOCH,
+    }
     times["pick_between"] = lambda low, high: world.chance.uniform(low, high)
     for module in modules[: len(NAMES)]:
         vars(module).update({word: call for word, call in times.items() if hasattr(module, word)})
     lease, acquire, objects = solo.lease, solo.acquire, solo.objects
-    lease.RLock, lease.allocate_lock, lease.StopEvent, lease.DeadMan = Lock, lambda: Lock(False), StopEvent, DeadMan
-    lease.start_new_thread = lambda call, words: world.spawn(getcurrent().run_of, lambda: call(*words))
-    lease.Lease.wake_launcher = lambda self: (wake := getcurrent().run_of.wake) and world.after(0, wake)
+    lease.RLock, lease.allocate_lock, lease.StopEvent, lease.DeadMan = (
+        Lock,
+        lambda: Lock(False),
+        StopEvent,
+        DeadMan,
+    )
+    lease.start_new_thread = lambda call, words: world.spawn(
+        getcurrent().run_of, lambda: call(*words)
+    )
+    lease.Lease.wake_launcher = lambda self: (
+        (wake := getcurrent().run_of.wake) and world.after(0, wake)
+    )
     objects.Store, solo.etcd.Etcd.open = Store, lambda self, deadline: Link()
     urandom = lambda size: world.chance.getrandbits(8 * size).to_bytes(size, "little")
     objects.posix = solo.etcd.posix = SimpleNamespace(urandom=urandom)
     acquire.LastCall = lambda *words: SimpleNamespace(close=lambda: None)
     acquire.say_promptly = solo.s3.say_promptly = lambda text: None
-    solo.Engine, solo.Server = {"s3": (solo.s3.S3, Objects), "etcd": (solo.etcd.Etcd, Gateway)}[engine]
+    solo.Engine, solo.Server = {"s3": (solo.s3.S3, Objects), "etcd": (solo.etcd.Etcd, Gateway)}[
+        engine
+    ]
 
 
 def trouble(hosts):
@@ -570,7 +673,9 @@ def live_through(seed, hours):
 
 
 def gather(count, latency, seed):
-    """Let a crowd of commands that take no time wait. Return whether the holder lost its lease, or the name was idle."""
+    """Let a crowd of commands that take no time wait. Return whether the holder lost its lease, or
+    the name was idle.
+    """
     global world
     world, refused = World(seed, latency), 0
     for host in [Host(number) for number in range(count + 1)]:
@@ -587,7 +692,9 @@ def gather(count, latency, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--engine", choices=("s3", "etcd"), default="s3")
     parser.add_argument("--hours", type=float, default=1.0, help="virtual hours, a world each")
     parser.add_argument("--seed", type=int, default=1)

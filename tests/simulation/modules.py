@@ -1,4 +1,6 @@
-"""The modules of Python that solo's hot path uses, over the simulated kernel: posix, fcntl, _signal, select, time. And the loader of solo."""
+"""The modules of Python that solo's hot path uses, over the simulated kernel: posix, fcntl,
+_signal, select, time. And the loader of solo.
+"""
 
 import _signal as real_signal
 import fcntl as real_fcntl
@@ -18,7 +20,8 @@ from greenlet import getcurrent
 from simulation.kernel import Kernel, Unknown
 
 ROOT = Path(__file__).resolve().parents[2]
-# Functions that ask the machine nothing. What else the simulated kernel does not have is an Unknown.
+# Functions that ask the machine nothing. What else the simulated kernel does not have is an
+# Unknown.
 PURE = """
     WIFEXITED WIFSTOPPED WIFCONTINUED WIFSIGNALED WEXITSTATUS WSTOPSIG WTERMSIG waitstatus_to_exitcode strerror fspath strftime localtime
     gmtime strptime mktime valid_signals
@@ -38,7 +41,11 @@ def make_module(real):
     module = types.ModuleType(real.__name__)
     for word, value in vars(real).items():
         if callable(value) and not isinstance(value, type) and word not in PURE:
-            value = make_call(word) if hasattr(Kernel, word) else make_unknown(f"{real.__name__}.{word}")
+            value = (
+                make_call(word)
+                if hasattr(Kernel, word)
+                else make_unknown(f"{real.__name__}.{word}")
+            )
         setattr(module, word, value)
     return module
 
@@ -52,7 +59,10 @@ def make_unknown(name):
 
 def make_modules():
     """Return {name: module}."""
-    made = {real.__name__: make_module(real) for real in (real_posix, real_fcntl, real_signal, real_select, real_time)}
+    made = {
+        real.__name__: make_module(real)
+        for real in (real_posix, real_fcntl, real_signal, real_select, real_time)
+    }
     posix, fcntl, signal, select, time = made.values()
     posix.environ = {b"PATH": b"/bin", b"SOLO_DIR": b"/locks"}
     posix.geteuid = posix.getuid = posix.getsid = lambda *_: 0
@@ -65,8 +75,12 @@ def make_modules():
     fcntl.lockf = lambda fd, mode: None  # whoever has it looks for the owner of a gate
     signal.signal = set_handler
     signal.getsignal = lambda number: getcurrent().process.handlers.get(int(number), SIG_DFL)
-    signal.pthread_sigmask = lambda how, signals: kernel.enter("pthread_sigmask", (int(how), frozenset(signals)), {})
-    signal.sigtimedwait = lambda signals, seconds: kernel.enter("sigtimedwait", (frozenset(signals), seconds), {})
+    signal.pthread_sigmask = lambda how, signals: kernel.enter(
+        "pthread_sigmask", (int(how), frozenset(signals)), {}
+    )
+    signal.sigtimedwait = lambda signals, seconds: kernel.enter(
+        "sigtimedwait", (frozenset(signals), seconds), {}
+    )
     signal.sigwaitinfo = lambda signals: signal.sigtimedwait(signals, None)
     select.poll = Poll
     time.clock_gettime = lambda clock: kernel.enter("monotonic", (), {})
@@ -74,7 +88,9 @@ def make_modules():
 
 
 def set_handler(number, handler):
-    """As signal.signal. It is in the memory of the process: a child that repeats its parent's calls sets its own."""
+    """As signal.signal. It is in the memory of the process: a child that repeats its parent's calls
+    sets its own.
+    """
     handlers = getcurrent().process.handlers
     before = handlers.get(int(number), SIG_DFL)
     handlers[int(number)] = handler
@@ -103,7 +119,9 @@ class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         if name.partition(".")[0] != "solo" or not file.exists():
             return None
         folders = [str(place)] if place.is_dir() else None
-        return importlib.util.spec_from_file_location(name, file, loader=self, submodule_search_locations=folders)
+        return importlib.util.spec_from_file_location(
+            name, file, loader=self, submodule_search_locations=folders
+        )
 
     def get_filename(self, name):
         return sys.modules[name].__spec__.origin
@@ -131,7 +149,9 @@ def load_changed(modules, faults):
 
 
 def load(modules, faults=()):
-    """Import solo's `modules` over the simulated kernel, in this process for good, with `faults`."""
+    """Import solo's `modules` over the simulated kernel, in this process for good, with
+    `faults`.
+    """
     for name in REAL.split():
         __import__(name)
     sys.modules.update(make_modules())

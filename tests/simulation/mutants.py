@@ -1,4 +1,5 @@
-"""Faults put into the hot path: the simulation finds each one, or the row says why it cannot matter.
+"""Faults put into the hot path: the simulation finds each one, or the row says why it cannot
+matter.
 
 A fault that is found here needs no test of real processes, beyond one of each kind.
 """

@@ -12,19 +12,27 @@ def fail(number):
 
 
 def find(kernel, process, text, error=ENOENT):
-    """Return the process that /proc/`text` is. Raises OSError if there is none, or it is of a namespace that is not seen from ours."""
+    """Return the process that /proc/`text` is. Raises OSError if there is none, or it is of a
+    namespace that is not seen from ours.
+    """
     if text == "self":
         return process
     other = kernel.processes.get(int(text)) if text.isdigit() else None
     if other is not None and other is not process and other.left_early:
         kernel.violate(f"pid {process.pid} looks at pid {text}: is_end_independent is wrong")
-    if other is None or other.is_reaped or process.namespace not in (FIRST_PID_NAMESPACE, other.namespace):
+    if (
+        other is None
+        or other.is_reaped
+        or process.namespace not in (FIRST_PID_NAMESPACE, other.namespace)
+    ):
         fail(error)
     return other
 
 
 def is_own(process, path):
-    return path.startswith(("/proc/self", f"/proc/{process.pid}/", "/proc/uptime", "/proc/sys/", "/proc/1/"))
+    return path.startswith(
+        ("/proc/self", f"/proc/{process.pid}/", "/proc/uptime", "/proc/sys/", "/proc/1/")
+    )
 
 
 def find_file(kernel, process, path):
@@ -64,7 +72,9 @@ GENERAL = {
 READERS = {
     "stat": read_stat,
     "status": read_status,
-    "children": lambda kernel, other: "".join([f"{child.pid} " for child in kernel.find_children(other, -1)]),
+    "children": lambda kernel, other: "".join(
+        [f"{child.pid} " for child in kernel.find_children(other, -1)]
+    ),
     "comm": lambda kernel, other: f"{other.name}\n",
     "cmdline": lambda kernel, other: f"{other.name}\0",
 }
@@ -82,14 +92,21 @@ def list_folder(kernel, process, path):
         return list(map(str, other.descriptors if rest[1] == "fd" else [other.pid]))
     seen = [each for each in kernel.processes.values() if not each.is_reaped]
     is_seen = process.namespace == FIRST_PID_NAMESPACE
-    return [str(each.pid) for each in seen if is_seen or each.namespace == process.namespace] + ["self", "uptime"]
+    return [str(each.pid) for each in seen if is_seen or each.namespace == process.namespace] + [
+        "self",
+        "uptime",
+    ]
 
 
 def stat_file(kernel, process, path):
     if path.startswith("/proc/1/"):  # of every pid namespace
         return kernel.make_stat(kernel.root)
     other = find(kernel, process, path.split("/")[2])
-    return kernel.fstat(other, int(path.rpartition("/")[2])) if "/fd/" in path else kernel.make_stat(kernel.root)
+    return (
+        kernel.fstat(other, int(path.rpartition("/")[2]))
+        if "/fd/" in path
+        else kernel.make_stat(kernel.root)
+    )
 
 
 def read_link(kernel, process, path):
@@ -98,7 +115,11 @@ def read_link(kernel, process, path):
         number = find(kernel, process, pid).namespace if rest == ["pid"] else FIRST_TIME_NAMESPACE
         return f"{rest[0]}:[{number}]"
     other = find_alive(kernel, process, pid)
-    return find_path(kernel, other, int(rest[0])) if kind == "fd" else {"cwd": "/", "exe": f"/bin/{other.name}"}[kind]
+    return (
+        find_path(kernel, other, int(rest[0]))
+        if kind == "fd"
+        else {"cwd": "/", "exe": f"/bin/{other.name}"}[kind]
+    )
 
 
 def find_path(kernel, other, fd):

@@ -1,6 +1,8 @@
-"""Short programs that must see the same on the simulated kernel as on the real one. Each yields what it sees, in an empty directory.
+"""Short programs that must see the same on the simulated kernel as on the real one. Each yields
+what it sees, in an empty directory.
 
-`python -m simulation --programs` imports them over the simulated kernel, the tests over the real one.
+`python -m simulation --programs` imports them over the simulated kernel, the tests over the real
+one.
 """
 
 import _signal
@@ -52,7 +54,9 @@ def wait(pid):
 
 
 def park(first=None):
-    """Return (pid, writer) of a child that has called `first` and then waits until `writer` is closed."""
+    """Return (pid, writer) of a child that has called `first` and then waits until `writer` is
+    closed.
+    """
     ready, say = pipe()
     go, writer = pipe()
 
@@ -70,14 +74,23 @@ def park(first=None):
 
 def files():
     fd, appending = create(), create("f", posix.O_APPEND)
-    yield attempt(create, "f", posix.O_EXCL), attempt(posix.open, "g", posix.O_RDONLY), attempt(posix.unlink, "d/f")
+    yield (
+        attempt(create, "f", posix.O_EXCL),
+        attempt(posix.open, "g", posix.O_RDONLY),
+        attempt(posix.unlink, "d/f"),
+    )
     posix.pwrite(fd, b"x", 3)  # beyond the end
     posix.write(appending, b"c")
     yield posix.pread(fd, 9, 0), posix.fstat(fd).st_size
     posix.rename("f", "new")
     yield posix.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2], attempt(posix.rename, "f", "g")
     posix.unlink("new")
-    yield posix.pread(fd, 9, 4), posix.fstat(fd).st_nlink, attempt(posix.unlink, "new"), attempt(posix.stat, "new")
+    yield (
+        posix.pread(fd, 9, 4),
+        posix.fstat(fd).st_nlink,
+        attempt(posix.unlink, "new"),
+        attempt(posix.stat, "new"),
+    )
     place = f"/proc/self/fd/{fd}"
     yield posix.readlink(place).rpartition("/")[2], posix.stat(place).st_nlink
 
@@ -86,7 +99,11 @@ def directories():
     yield attempt(posix.mkdir, "d"), attempt(posix.mkdir, "d")
     fd = posix.open("d", posix.O_RDONLY | posix.O_DIRECTORY)
     inner = create("f", dir_fd=fd)
-    yield posix.listdir(f"/proc/self/fd/{fd}"), attempt(posix.rmdir, "d"), posix.fstat(inner).st_nlink
+    yield (
+        posix.listdir(f"/proc/self/fd/{fd}"),
+        attempt(posix.rmdir, "d"),
+        posix.fstat(inner).st_nlink,
+    )
     posix.unlink("f", dir_fd=fd)
     yield attempt(posix.rmdir, "d"), posix.fstat(fd).st_nlink
     yield attempt(create, "f", dir_fd=fd), attempt(posix.mkdir, "x", dir_fd=fd)
@@ -161,8 +178,17 @@ def states_of_a_child():
         attempt(posix.kill, pid, 0),
         attempt(_signal.pidfd_send_signal, pidfd, SIGTERM),
     )
-    yield wait(pid), attempt(posix.waitpid, pid, 0), attempt(posix.kill, pid, 0), attempt(read_state, pid)
-    yield attempt(posix.pidfd_open, pid), attempt(_signal.pidfd_send_signal, pidfd, SIGTERM), wait(run_child(lambda: 3))
+    yield (
+        wait(pid),
+        attempt(posix.waitpid, pid, 0),
+        attempt(posix.kill, pid, 0),
+        attempt(read_state, pid),
+    )
+    yield (
+        attempt(posix.pidfd_open, pid),
+        attempt(_signal.pidfd_send_signal, pidfd, SIGTERM),
+        wait(run_child(lambda: 3)),
+    )
     _signal.signal(SIGCHLD, _signal.SIG_IGN)
     yield attempt(posix.waitpid, run_child(lambda: 0), 0)
 
@@ -186,7 +212,9 @@ def stops_and_continues_discard_each_other():
     _signal.pthread_sigmask(_signal.SIG_BLOCK, {SIGTSTP, SIGCONT})
     for number in (SIGTSTP, SIGCONT, SIGTSTP):
         posix.kill(me, number)
-        yield [pending for pending in (SIGTSTP, SIGCONT) if pending in _signal.sigpending()] == [number]
+        yield [pending for pending in (SIGTSTP, SIGCONT) if pending in _signal.sigpending()] == [
+            number
+        ]
 
 
 def handler_runs_as_its_signal_is_unblocked():

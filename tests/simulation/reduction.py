@@ -1,9 +1,11 @@
-"""Partial-order reduction: a step that commutes with all that other processes can do before it need not be taken in every order.
+"""Partial-order reduction: a step that commutes with all that other processes can do before it need
+not be taken in every order.
 
-The rules rest on the protocol: unpublished tickets and the text of the gate are only for the gate's holder; directories
-and gates stay; nobody locks the ticket of another one but shared; the text of a waiting ticket does not change; a launcher unlocks a
-ticket before it closes it (`Files.close` verifies it), and a child only asks of its copy whether it is open. A scene in
-which they do not hold is searched without it. A test compares the outcomes of a scene with and without.
+The rules rest on the protocol: unpublished tickets and the text of the gate are only for the gate's
+holder; directories and gates stay; nobody locks the ticket of another one but shared; the text of a
+waiting ticket does not change; a launcher unlocks a ticket before it closes it (`Files.close`
+verifies it), and a child only asks of its copy whether it is open. A scene in which they do not
+hold is searched without it. A test compares the outcomes of a scene with and without.
 """
 
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN
@@ -24,7 +26,9 @@ def is_independent(kernel, process):
     if name == "execve":
         return not words[0]  # it fails
     if name == "sigtimedwait":  # its children send signals, and the schedule
-        return not kernel.faults.get("kill") and not any(child.is_alive for child in kernel.find_children(process, -1))
+        return not kernel.faults.get("kill") and not any(
+            child.is_alive for child in kernel.find_children(process, -1)
+        )
     if name == "waitpid":
         return len(words) < 2 or not words[1] or not kernel.faults.get("kill")
     if name in ("open", "stat", "readlink"):
@@ -32,12 +36,16 @@ def is_independent(kernel, process):
     if name == "unlink":
         return words[0].startswith(PRIVATE)
     if name in ("read", "write", "close", "fstat", "pread", "pwrite", "flock"):
-        return words[0] in process.descriptors and is_file_independent(kernel, process, name, *words)
+        return words[0] in process.descriptors and is_file_independent(
+            kernel, process, name, *words
+        )
     return False
 
 
 def is_end_independent(kernel, process):
-    """Return whether it is a launcher that nobody looks at (`proc.find` verifies it), and has given up all that others can see."""
+    """Return whether it is a launcher that nobody looks at (`proc.find` verifies it), and has given
+    up all that others can see.
+    """
     files = [file for file, _ in process.descriptors.values()]
     keeps = any(file.is_pipe or file.kind == "file" and file.target.locks for file in files)
     process.left_early = process.is_unseen and not keeps and not kernel.find_children(process, -1)
@@ -72,17 +80,24 @@ def is_file_independent(kernel, process, name, fd, *words):
     if name == "fstat" and file.owner is not process:
         return True
     others = [other for other in kernel.processes.values() if other is not process]
-    if not inode.links and not any(each.target is inode for other in others for each, _ in other.descriptors.values()):
+    if not inode.links and not any(
+        each.target is inode for other in others for each, _ in other.descriptors.values()
+    ):
         return True  # it has no name any more, and nobody else has it open
     if name == "close":
         is_kept = any(each is file for each, _ in file.owner.descriptors.values())
         file.left_early = is_kept and file.owner is not process and not any(kernel.faults.values())
         return file.left_early or inode.locks.get(file) == LOCK_SH
     if name == "flock" and inode.name.startswith(TICKETS):
-        is_free = inode.locks.get(file) == LOCK_SH if words[0] & LOCK_UN else is_compatible(file, LOCK_SH)
+        is_free = (
+            inode.locks.get(file) == LOCK_SH if words[0] & LOCK_UN else is_compatible(file, LOCK_SH)
+        )
         return is_free and not words[0] & LOCK_EX
     if name == "pread" and inode.name.startswith(".seat."):
         return True
     return (
-        inode.name.startswith(PRIVATE) or name != "flock" and inode.name == ".gate" and inode.locks.get(file) == LOCK_EX
+        inode.name.startswith(PRIVATE)
+        or name != "flock"
+        and inode.name == ".gate"
+        and inode.locks.get(file) == LOCK_EX
     )

@@ -1,4 +1,5 @@
-"""Scenes: command lines of solo in a simulated kernel, and the promises that are checked at every step.
+"""Scenes: command lines of solo in a simulated kernel, and the promises that are checked at every
+step.
 
 Imported once solo was loaded over the simulated kernel.
 """
@@ -37,14 +38,18 @@ def run_solo():
 
 
 def run_lock():
-    """Acquire a name as solo.Lock does, wait for it unless the second word forbids it, and release it."""
+    """Acquire a name as solo.Lock does, wait for it unless the second word forbids it, and release
+    it.
+    """
     name, *rest = modules.getcurrent().process.words[1:]
     base = acquire.make_base(PLACE, False)
     try:
         origin = read_origin()
         found = acquire.open_queue(base, name, origin)
         record = Record(read_self(), origin, 0, Claim(EXCLUSIVE), [name], [b"lock"])
-        hold = queue.Attempt(found, record, NO_WAIT if rest else FOREVER, queue.wait_silently).acquire()
+        hold = queue.Attempt(
+            found, record, NO_WAIT if rest else FOREVER, queue.wait_silently
+        ).acquire()
     except SoloError as error:
         return error.status
     modules.kernel.enter("keep_running", (modules.getcurrent().process.pid, [name]), {})
@@ -76,13 +81,21 @@ def rest():
         modules.kernel.enter("work", (), {})
 
 
-PROGRAMS = {"/bin/solo": run_solo, "/bin/lock": run_lock, "/bin/clean": run_clean, "/bin/rm": run_rm, "/bin/job": rest}
+PROGRAMS = {
+    "/bin/solo": run_solo,
+    "/bin/lock": run_lock,
+    "/bin/clean": run_clean,
+    "/bin/rm": run_rm,
+    "/bin/job": rest,
+}
 
 
 def replace(place, word, part):
     """Leave out a part of solo in a scene that does without."""
     call = getattr(place, word)
-    setattr(place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else None)
+    setattr(
+        place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else None
+    )
 
 
 replace(launcher, "Journal", "journal")
@@ -96,7 +109,9 @@ queue.Attempt.starter = property(
 
 
 def judge(attempt):
-    """Return what --explain's judge says, in one step, that a new contender would do: publish a ticket, be busy or refused."""
+    """Return what --explain's judge says, in one step, that a new contender would do: publish a
+    ticket, be busy or refused.
+    """
     found = tickets.FileQueue(attempt.queue.place, attempt.queue.origin)
     record = attempt.record.claiming(attempt.record.claim)
     asked = Rehearsal(found, record, attempt.deadline, refuse_wait, copy(attempt.policy))
@@ -114,14 +129,21 @@ def judge(attempt):
 
 
 def look_and_publish(attempt):
-    """Compare the first step of a contender with what the judge says before it, and again just before it publishes.
+    """Compare the first step of a contender with what the judge says before it, and again just
+    before it publishes.
 
     Nobody joins in between, but others may leave.
     """
-    if attempt.state is not queue.NEW or modules.kernel.is_hashing or isinstance(attempt, Rehearsal):
+    if (
+        attempt.state is not queue.NEW
+        or modules.kernel.is_hashing
+        or isinstance(attempt, Rehearsal)
+    ):
         return really_look_and_publish(attempt)
     verdicts, publish = [judge(attempt)], attempt.queue.publish
-    attempt.queue.publish = lambda kind, record: verdicts.append(judge(attempt)) or publish(kind, record)
+    attempt.queue.publish = lambda kind, record: (
+        verdicts.append(judge(attempt)) or publish(kind, record)
+    )
     step = None
     try:
         if not really_look_and_publish(attempt):
@@ -140,7 +162,9 @@ def look_and_publish(attempt):
 
 
 def is_between(step, verdicts):
-    """Return whether the step is one of the verdicts, or one between them as the others have left one by one."""
+    """Return whether the step is one of the verdicts, or one between them as the others have left
+    one by one.
+    """
     order = [tickets.HOLD, tickets.SEAT, "Busy"]
     ranks = [order.index(verdict) for verdict in verdicts if verdict in order]
     return step in verdicts or step in order[min(ranks, default=0) : max(ranks, default=0)]
@@ -158,7 +182,11 @@ def read_line(words):
     if words[0] == "lock":
         return words[1:2], Claim(EXCLUSIVE), len(words) == 2
     options = SimpleNamespace(**{key: typed.get(key) for key in ("shared", "slots", "take")})
-    generated = [make_name(path, []) for path in (rest[0], "/bin/job")] if rest[:1] in (["job"], ["/bin/job"]) else []
+    generated = (
+        [make_name(path, []) for path in (rest[0], "/bin/job")]
+        if rest[:1] in (["job"], ["/bin/job"])
+        else []
+    )
     names = typed.get("name") or list(dict.fromkeys(generated))
     return names, plan.choose_claim(options), typed.get("wait") == FOREVER or "replace" in typed
 
@@ -177,9 +205,12 @@ class Watched(Kernel):
             self.check_exclusion(owner)
 
     def make_key(self):
-        return tuple(self.tokens.items()), tuple([(p.pid, p.running is not None) for p in self.processes.values()])
+        return tuple(self.tokens.items()), tuple(
+            [(p.pid, p.running is not None) for p in self.processes.values()]
+        )
 
-    # `solo hold` has held the names once it exits; `solo release`, or a lock, gives them up as it unlinks the first ticket
+    # `solo hold` has held the names once it exits; `solo release`, or a lock, gives them up as it
+    # unlinks the first ticket
     def _exit(self, process, status):
         if status == 0 and process.words[1:2] == ["hold"]:
             self.keep_running(process, KEEPER, read_line(process.words)[0])
@@ -190,7 +221,9 @@ class Watched(Kernel):
         command = process.command
         is_own = modules.getcurrent() is process.greenlet  # nobody has killed it
         if is_own and command is not None and (command.is_alive or command.status != status):
-            self.violate(f"pid {process.pid} ended with {status}, its command {command.pid} with {command.status}")
+            self.violate(
+                f"pid {process.pid} ended with {status}, its command {command.pid} with {command.status}"
+            )
         super().end(process, status)
 
     def unlink(self, process, path, **named):
@@ -205,16 +238,26 @@ class Watched(Kernel):
         if name.startswith(".seat."):
             self.seats[folder.number, name] = process
         elif name.startswith(".hold.") and self.scene.is_fair:
-            seats = {file: owner for (place, file), owner in self.seats.items() if place == folder.number}
-            ours = max((file for file, owner in seats.items() if owner is process), default=".seat.~")
+            seats = {
+                file: owner for (place, file), owner in self.seats.items() if place == folder.number
+            }
+            ours = max(
+                (file for file, owner in seats.items() if owner is process), default=".seat.~"
+            )
             holders = {process.pid, *[record.launcher[0] for record in self.read_holds(folder)]}
             for file, other in seats.items():
                 waits = file in folder.entries and other.is_alive and other.running is None
                 if file < ours and waits and other.pid not in holders:
-                    self.violate(f"overtaken: pid {process.pid} has a hold, pid {other.pid} waited longer as {file}")
+                    self.violate(
+                        f"overtaken: pid {process.pid} has a hold, pid {other.pid} waited longer as {file}"
+                    )
 
     def read_holds(self, folder):
-        records = [parse_record(inode.data) for file, inode in folder.entries.items() if file.startswith(".hold.")]
+        records = [
+            parse_record(inode.data)
+            for file, inode in folder.entries.items()
+            if file.startswith(".hold.")
+        ]
         return [record for record in records if record]
 
     # promises 1, 3 and 4, and the order of tokens
@@ -231,7 +274,9 @@ class Watched(Kernel):
                 self.violate(f"unrecorded: pid {process.pid} runs, and no hold of {name} says so")
         left = sorted(fd for fd in process.descriptors if fd > 2)
         if left or process.mask or any(handler != SIG_IGN for handler in process.handlers.values()):
-            self.violate(f"not transparent: pid {process.pid} has {left}, {set(process.mask)}, {process.handlers}")
+            self.violate(
+                f"not transparent: pid {process.pid} has {left}, {set(process.mask)}, {process.handlers}"
+            )
         if claim.mode == EXCLUSIVE:
             tokens = list(map(int, process.environment[b"SOLO_TOKEN"].split()))
             # A pair has one token, that of its second name, which all spellings share.
@@ -246,10 +291,16 @@ class Watched(Kernel):
             for name, claim in process.running.items() if other is not process else ():
                 for held, theirs in other.running.items():
                     if is_within(name, held) and not is_compatible(claim, theirs, name == held):
-                        self.violate(f"overlap: pids {other.pid} and {process.pid} run at once, by {held} and {name}")
+                        self.violate(
+                            f"overlap: pids {other.pid} and {process.pid} run at once, by {held} and {name}"
+                        )
         for name in process.running:
             taken = [each.running[name] for each in running if name in each.running]
-            if taken[1:] and taken[0].mode == SLOTS and sum(claim.take for claim in taken) > taken[0].slots:
+            if (
+                taken[1:]
+                and taken[0].mode == SLOTS
+                and sum(claim.take for claim in taken) > taken[0].slots
+            ):
                 self.violate(f"overlap: {len(taken)} commands in {taken[0].slots} slots")
 
     def find_folder(self, name):
@@ -261,7 +312,9 @@ def is_within(name, other):
 
 
 def is_compatible(one, other, is_same):
-    """Whether commands with two claims may run at once: not by solo's table, which a fault may have changed."""
+    """Whether commands with two claims may run at once: not by solo's table, which a fault may have
+    changed.
+    """
     modes = {one.mode, other.mode}
     return modes == {SHARED} or is_same and modes == {SLOTS}
 
@@ -269,52 +322,72 @@ def is_compatible(one, other, is_same):
 class Scene:
     """Some command lines, the faults that may come, and what must hold in the end.
 
-    `may_refuse`: words of the refusals that are right. `namespaces`: those of the contenders; `spared`: those that are not killed.
+    `may_refuse`: words of the refusals that are right. `namespaces`: those of the contenders;
+    `spared`: those that are not killed.
     """
 
     is_fair = is_reducible = has_places = True
     reuses_pids = False
-    parts = ("handoff", "looks")  # of solo: the handoff in advance, the looks at other launchers; "journal"
+    parts = (
+        "handoff",
+        "looks",
+    )  # of solo: the handoff in advance, the looks at other launchers; "journal"
     may_refuse, namespaces, spared, tick = None, (), (), 0.0
 
     def __init__(self, name, lines, faults, special):
         self.name, self.lines, self.faults = name, [line.split() for line in lines], faults
         vars(self).update(special)
-        self.names = list(dict.fromkeys(name for words in self.lines for name in read_line(words)[0]))
+        self.names = list(
+            dict.fromkeys(name for words in self.lines for name in read_line(words)[0])
+        )
 
     def make_kernel(self):
         kernel = Watched(self)
         NOBODY.made = 0
         kernel.mkdir(NOBODY, "/bin")
         for path in PROGRAMS:
-            kernel.root.entries["bin"].entries[path[5:]] = Inode(kernel.make_number(NOBODY), 0o100755)
-        kernel.never_made = ("/run/solo",) if "journal" in self.parts else ("/run/solo", ".journals")
+            kernel.root.entries["bin"].entries[path[5:]] = Inode(
+                kernel.make_number(NOBODY), 0o100755
+            )
+        kernel.never_made = (
+            ("/run/solo",) if "journal" in self.parts else ("/run/solo", ".journals")
+        )
         kernel.tick = self.tick
         for name in ["", *self.names] if self.has_places else ():
             kernel.mkdir(NOBODY, f"{PLACE}/{name}".rstrip("/"), 0o700)
         if any("hold" in words for words in self.lines):
             kernel.spawn(KEEPER, ["job"])
-        kernel.contenders = [kernel.spawn(number + 2, words) for number, words in enumerate(self.lines)]
+        kernel.contenders = [
+            kernel.spawn(number + 2, words) for number, words in enumerate(self.lines)
+        ]
         for number, process in enumerate(kernel.contenders):
             process.is_unseen, process.is_spared = "looks" not in self.parts, number in self.spared
             process.namespace = self.namespaces[number] if self.namespaces else HOST
         return kernel
 
     def check_end(self, kernel, run_on):
-        """Check promises 2, 8 and 11: all have ended, each refusal is right, and the next contender acquires at once and finds nothing to clean up."""
+        """Check promises 2, 8 and 11: all have ended, each refusal is right, and the next contender
+        acquires at once and finds nothing to clean up.
+        """
         left = [process for process in kernel.processes.values() if process.is_alive]
         if left:
             return kernel.violate(f"stuck: {[(each.pid, each.name, each.call) for each in left]}")
         kinds = {kind for kind, _, _ in kernel.trace}
         for process, words in zip(kernel.contenders, self.lines):
             output, code = process.output.decode(), process.status >> 8
-            is_meant = self.may_refuse is not None and self.may_refuse in output or kinds & {"fail", "stop"}
+            is_meant = (
+                self.may_refuse is not None
+                and self.may_refuse in output
+                or kinds & {"fail", "stop"}
+            )
             is_busy = code == 75 and not read_line(words)[2]
             may_refuse = process.has_run or is_meant or is_busy or words[0] != "solo"
             if "bug in solo" in output or code and not may_refuse:
                 return kernel.violate(f"pid {process.pid} was refused: {output} (status {code})")
         kernel.faults = {}
-        newcomer = kernel.spawn(900, ["solo", *[word for name in self.names for word in ("-n", name)], "job"])
+        newcomer = kernel.spawn(
+            900, ["solo", *[word for name in self.names for word in ("-n", name)], "job"]
+        )
         run_on()
         if not newcomer.has_run:
             kernel.violate(f"not free: the next contender is refused: {newcomer.output.decode()}")
@@ -364,7 +437,8 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("replace", [A, "solo --replace -n a job", A], FAULTS, {"is_fair": False, "is_reducible": False}),
     ("replace-after", [A, "solo -w forever --replace-after 5s -n a job", "solo --replace-after 1 -n a job", A], KILLS, {"is_fair": False, "is_reducible": False, "may_refuse": "busy"}),
     ("no-orphan", [NO_ORPHAN] * 2, FAULTS, {}),
-    # Promise 1 has two exceptions: a command of the host seen from a container, and one whose holder was killed too.
+    # Promise 1 has two exceptions: a command of the host seen from a container, and one whose
+    # holder was killed too.
     ("namespaces", [A] * 2, {"kill": 1}, {"namespaces": [ONE, HOST], "spared": [1]}),
     ("two-namespaces", [A] * 2, {"kill": 1}, {"namespaces": [ONE, OTHER]}),
     ("hold", [f"{HOLD} a", A], KILLS, {"may_refuse": ""}),

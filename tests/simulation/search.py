@@ -1,4 +1,6 @@
-"""Searches of a scene: every interleaving, by replay with a set of seen states; or random schedules, by seed."""
+"""Searches of a scene: every interleaving, by replay with a set of seen states; or random
+schedules, by seed.
+"""
 
 import gc
 import random
@@ -8,12 +10,19 @@ from errno import errorcode
 from simulation import modules
 
 LONGEST = 6000  # steps: more is taken for an endless run
-SIGNALS = {"kill": "SIGKILL", "stop": "SIGSTOP", "suspend": "SIGTSTP, and its launcher too", "continue": "SIGCONT"}
+SIGNALS = {
+    "kill": "SIGKILL",
+    "stop": "SIGSTOP",
+    "suspend": "SIGTSTP, and its launcher too",
+    "continue": "SIGCONT",
+}
 UNCOUNTED = ("kill", "stop", "suspend", "fail")
 
 
 class Search:
-    """A search of one scene, and what it found: `violation` with its `trace` in words, `outcomes` of the contenders."""
+    """A search of one scene, and what it found: `violation` with its `trace` in words, `outcomes`
+    of the contenders.
+    """
 
     is_hashing = is_complete = False
     violation = seed = None
@@ -35,7 +44,10 @@ class Search:
             if kernel.calls > LONGEST:
                 kernel.violation = kernel.violation or "endless"
             if kernel.violation:
-                self.violation, self.trace = kernel.violation, [describe_step(kernel, *step) for step in kernel.trace]
+                self.violation, self.trace = (
+                    kernel.violation,
+                    [describe_step(kernel, *step) for step in kernel.trace],
+                )
             kernel.close_all()
             if self.runs % 1000 == 0:
                 gc.collect()
@@ -91,7 +103,9 @@ class Random(Search):
 
 
 class Exhaustive(Search):
-    """Every schedule. States seen before, found by a hash, are not searched again. A node is the node before it and a choice."""
+    """Every schedule. States seen before, found by a hash, are not searched again. A node is the
+    node before it and a choice.
+    """
 
     is_hashing = True
 
@@ -104,7 +118,9 @@ class Exhaustive(Search):
         return self.left
 
     def take(self, kernel):
-        """Go to a node, then take the first choice until the end or a known state; the other choices are nodes for later."""
+        """Go to a node, then take the first choice until the end or a known state; the other
+        choices are nodes for later.
+        """
         kernel.lifetime = 0  # a command that has not ended yet works
         node = before = self.left.pop()
         choices = []
@@ -127,7 +143,9 @@ class Exhaustive(Search):
 
 
 def make_key(kernel):
-    """Return a hash of the kernel's state, and of what each process has got from its calls, on which all that it does depends."""
+    """Return a hash of the kernel's state, and of what each process has got from its calls, on
+    which all that it does depends.
+    """
     seen, left, files = set(), [kernel.root], []
     for process in kernel.processes.values():
         left += [file.target for file, _ in process.descriptors.values() if file.kind == "file"]
@@ -140,17 +158,41 @@ def make_key(kernel):
             files.append((inode.number, inode.links, inode.data, entries, locks))
             left += inode.entries.values()
     processes = tuple(map(key_process, kernel.processes.values()))
-    return hash((tuple(sorted(files)), processes, tuple(kernel.faults.values()), kernel.now, kernel.make_key()))
+    return hash(
+        (
+            tuple(sorted(files)),
+            processes,
+            tuple(kernel.faults.values()),
+            kernel.now,
+            kernel.make_key(),
+        )
+    )
 
 
 def key_process(process):
-    state = process.pid, process.state, process.is_reaped, process.status, process.has_run, process.left_early
+    state = (
+        process.pid,
+        process.state,
+        process.is_reaped,
+        process.status,
+        process.has_run,
+        process.left_early,
+    )
     if not process.is_alive:
         return state
     files = [(fd, file) for fd, (file, _) in sorted(process.descriptors.items())]
-    pipes = tuple([(file.target.data, *file.target.ends.values()) for _, file in files if file.is_pipe])
+    pipes = tuple(
+        [(file.target.data, *file.target.ends.values()) for _, file in files if file.is_pipe]
+    )
     descriptors = tuple([(fd, file.number) for fd, file in files]), pipes
-    more = process.history, process.parent, process.call[0], process.alarm, process.wake, tuple(process.pending)
+    more = (
+        process.history,
+        process.parent,
+        process.call[0],
+        process.alarm,
+        process.wake,
+        tuple(process.pending),
+    )
     return state, descriptors, more, process.has_executed
 
 

@@ -1,4 +1,6 @@
-"""solo's real files in a simulated kernel: tests/simulation/. The searches run in a process of their own, as they replace posix."""
+"""solo's real files in a simulated kernel: tests/simulation/. The searches run in a process of
+their own, as they replace posix.
+"""
 
 import ast
 import os
@@ -19,13 +21,19 @@ COMPLETE = [
     ["locks", "locks-skip", "two-plain", "two"],
     pytest.param(["locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
 ]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}/tests:{ROOT}/tests/tools", "PYTHONHASHSEED": "0"}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": f"{ROOT}/tests:{ROOT}/tests/tools",
+    "PYTHONHASHSEED": "0",
+}
 
 
 def simulate(*words, module="simulation"):
     """Return the status and the output of a search."""
     command = [sys.executable, "-m", module, *map(str, words)]
-    result = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    result = subprocess.run(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     return result.returncode, result.stdout
 
 
@@ -50,7 +58,8 @@ def test_random_schedules_keep_the_promises(part):
     assert status == 0, output
 
 
-@pytest.mark.rare  # one seed: it finds what test_random_schedules_keep_the_promises finds, in more schedules
+# one seed: it finds what test_random_schedules_keep_the_promises finds, in more schedules
+@pytest.mark.rare
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 def test_many_random_schedules_keep_the_promises():
@@ -83,10 +92,14 @@ def test_reduction_keeps_the_outcomes():
 def test_failure_prints_steps_and_what_replays_it():
     words = "--mutant", "gate not locked", "--scene", "three"
     status, output = simulate(*words)
-    seed = re.search(r"^replay: make simulation ARGS='--scene three --seed (\d+) --runs 1'$", output, re.M)[1]
+    seed = re.search(
+        r"^replay: make simulation ARGS='--scene three --seed (\d+) --runs 1'$", output, re.M
+    )[1]
 
     assert status == 1 and re.search(r"^pid \d+ \(solo\) rename\('\.new\.", output, re.M)
-    assert read_broken(simulate(*words, "--seed", seed, "--runs", 1)[1]) == read_broken(output) != []
+    assert (
+        read_broken(simulate(*words, "--seed", seed, "--runs", 1)[1]) == read_broken(output) != []
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +147,8 @@ def test_leases_keep_the_promises_in_virtual_time(engine, hours):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "name, engine", [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()]
+    "name, engine",
+    [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()],
 )
 def test_fault_in_the_lease_is_found(name, engine):
     words = "--engine", engine, "--mutant", name, "--hours", 100
@@ -144,7 +158,9 @@ def test_fault_in_the_lease_is_found(name, engine):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("words, status", [(["100"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"])
+@pytest.mark.parametrize(
+    "words, status", [(["100"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"]
+)
 def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
     ended, output = gather(0.2, *words)
 
@@ -154,7 +170,10 @@ def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
 @pytest.mark.parametrize("waiters", leases.CROWDED)
 def test_name_is_idle_before_a_crowd_only_with_a_fault(waiters):
     fault = leases.CROWDED[waiters].name
-    (status, output), (found, slow) = gather(0.02, waiters), gather(0.02, waiters, "--mutant", fault)
+    (status, output), (found, slow) = (
+        gather(0.02, waiters),
+        gather(0.02, waiters, "--mutant", fault),
+    )
 
     assert (status, found) == (0, 1), output + slow
 

@@ -1,7 +1,8 @@
 """`make fuzz`: feed millions of inputs to the targets of readers/, in one process for each CPU.
 
-Inputs are valid texts after a few small changes. An input is bytes: `check` reads it, and for one in four it is also the seed of a
-`trip`. Findings are printed with their input; `--replay TARGET INPUT` runs it again.
+Inputs are valid texts after a few small changes. An input is bytes: `check` reads it, and for one
+in four it is also the seed of a `trip`. Findings are printed with their input; `--replay TARGET
+INPUT` runs it again.
 """
 
 import argparse
@@ -41,7 +42,9 @@ def raise_hang(*_):
 
 
 def try_input(target, data: bytes):
-    """Run one input. Raises AssertionError for a wrong answer, Hang, or any exception of the reader."""
+    """Run one input. Raises AssertionError for a wrong answer, Hang, or any exception of the
+    reader.
+    """
     signal.signal(signal.SIGPROF, raise_hang)
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
@@ -64,7 +67,11 @@ def mutate(target, rng, data: bytes) -> bytes:
 
 
 def flip(target, rng, data, at):
-    return data[:at] + bytes((data[at] ^ 1 << rng.randrange(8),)) + data[at + 1 :] if at < len(data) else data
+    return (
+        data[:at] + bytes((data[at] ^ 1 << rng.randrange(8),)) + data[at + 1 :]
+        if at < len(data)
+        else data
+    )
 
 
 def put(target, rng, data, at):
@@ -115,7 +122,12 @@ def run(target, seed: int, count: int) -> dict:
         except (Exception, Hang):
             finding = {"input": repr(data), "why": traceback.format_exc()}
             break
-    return {"target": target.name, "inputs": done, "seconds": round(time.monotonic() - begin), **finding}
+    return {
+        "target": target.name,
+        "inputs": done,
+        "seconds": round(time.monotonic() - begin),
+        **finding,
+    }
 
 
 def run_named(name: str, seed: int, count: int) -> dict:
@@ -131,9 +143,14 @@ def run_all(shares: dict, seed: int) -> list:
     results = []
     with ProcessPoolExecutor(os.cpu_count(), spawning) as pool:
         largest = sorted(shares, key=shares.get, reverse=True)
-        for found in pool.map(run_named, largest, [seed] * len(largest), [shares[name] for name in largest]):
+        for found in pool.map(
+            run_named, largest, [seed] * len(largest), [shares[name] for name in largest]
+        ):
             outcome = "FOUND" if "why" in found else "-"
-            print(f"| {found['target']} | {found['inputs']:,} | {found['seconds']} | {outcome} |", flush=True)
+            print(
+                f"| {found['target']} | {found['inputs']:,} | {found['seconds']} | {outcome} |",
+                flush=True,
+            )
             results.append(found)
     return results
 
@@ -146,7 +163,10 @@ def share_out(targets: list, count: int) -> dict:
 
 def describe(results: list, seed: int) -> dict:
     """Return the record of a run without findings."""
-    inputs = {found["target"]: found["inputs"] for found in sorted(results, key=lambda found: found["target"])}
+    inputs = {
+        found["target"]: found["inputs"]
+        for found in sorted(results, key=lambda found: found["target"])
+    }
     return {**measured.describe(), "seed": seed, "inputs": sum(inputs.values()), "targets": inputs}
 
 
@@ -154,7 +174,9 @@ def make_sentence(run: dict) -> str:
     """Return the sentence for docs/evidence.md."""
     readers = f"{len(run['targets'])} readers ({', '.join(run['targets'])})"
     command = f"`make fuzz SEED={run['seed']}`, {measured.format_measured(run)}"
-    return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({command})."
+    return (
+        f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({command})."
+    )
 
 
 def main():
@@ -162,7 +184,9 @@ def main():
     options.add_argument("targets", nargs="*")
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
-    options.add_argument("--record", action="store_true", help="write build/records and docs/evidence.md")
+    options.add_argument(
+        "--record", action="store_true", help="write build/records and docs/evidence.md"
+    )
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
     asked = options.parse_args()
     if asked.record and asked.targets:
@@ -172,14 +196,18 @@ def main():
     if asked.replay:
         return try_input(TARGETS[asked.replay[0]], literal_eval(asked.replay[1]))
     shares = share_out([TARGETS[name] for name in asked.targets or TARGETS], asked.count)
-    print(f"SEED={asked.seed}, Python {platform.python_version()}\n\n| target | inputs | seconds | found |")
+    print(
+        f"SEED={asked.seed}, Python {platform.python_version()}\n\n| target | inputs | seconds | found |"
+    )
     print("|---|---:|---:|---|")
     results = run_all(shares, asked.seed)
     findings = [found for found in results if "why" in found]
     record = describe(results, asked.seed)
     print("\n" + (f"{len(findings)} found" if findings else make_sentence(record)))
     for found in findings:
-        print(f"\n{found['target']}: --replay {found['target']} {json.dumps(found['input'])}\n{found['why']}")
+        print(
+            f"\n{found['target']}: --replay {found['target']} {json.dumps(found['input'])}\n{found['why']}"
+        )
     if asked.record and not findings:
         measured.write_record("fuzz", record, {"fuzz": make_sentence(record)})
     return bool(findings)

@@ -13,8 +13,15 @@ QUOTING = {"tests/tools/idiom.py", "CHANGELOG.md"}
 
 def read_words() -> list:
     """Return [(pattern, better words)]."""
-    lines = [line for line in (ROOT / "tests/tools/idiom.txt").read_text().splitlines() if line and line[0] != "#"]
-    return [(re.compile(words), better) for words, better in (re.split(r" {2,}", line, maxsplit=1) for line in lines)]
+    lines = [
+        line
+        for line in (ROOT / "tests/tools/idiom.txt").read_text().splitlines()
+        if line and line[0] != "#"
+    ]
+    return [
+        (re.compile(words), better)
+        for words, better in (re.split(r" {2,}", line, maxsplit=1) for line in lines)
+    ]
 
 
 def find_idioms(text: str, words: list):
@@ -27,7 +34,9 @@ def find_idioms(text: str, words: list):
 
 def main():
     words, is_clean = read_words(), True
-    tracked = subprocess.run(["git", "ls-files", *CHECKED], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files", *CHECKED], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     for file in sorted({*tracked.split()} - QUOTING):
         for number, found, better in find_idioms((ROOT / file).read_text(), words):
             print(f"{file}:{number}: {found!r}: {better}")

@@ -1,4 +1,6 @@
-"""The date, commit, kernel and Python of a measurement; its record in build/records, and its blocks in docs/evidence.md."""
+"""The date, commit, kernel and Python of a measurement; its record in build/records, and its blocks
+in docs/evidence.md.
+"""
 
 import json
 import platform
@@ -31,7 +33,9 @@ def find_commit() -> str:
         commit = subprocess.run(
             [*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
         ).stdout.strip()
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *SOURCES], capture_output=True).returncode
+        changed = subprocess.run(
+            [*git, "diff", "--quiet", "HEAD", "--", *SOURCES], capture_output=True
+        ).returncode
     except (OSError, subprocess.CalledProcessError):
         return "no commit"
     return f"{commit} with changes" if changed else commit
@@ -49,9 +53,13 @@ def write_record(name: str, result: dict, blocks: dict):
 
 
 def fill_page(page: str, blocks: dict) -> str:
-    """Return the page with each block, between `<!-- NAME -->` and `<!-- end -->`, replaced. Fail if it has no marker."""
+    """Return the page with each block, between `<!-- NAME -->` and `<!-- end -->`, replaced. Fail
+    if it has no marker.
+    """
     for name, text in blocks.items():
         block = f"<!-- {name} -->\n{text}\n<!-- end -->"
-        page, count = re.subn(rf"<!-- {name} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S)
+        page, count = re.subn(
+            rf"<!-- {name} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S
+        )
         assert count == 1, f"docs/evidence.md has no marker for {name}"
     return page

@@ -1,8 +1,9 @@
-"""Print the programs that the tests need and this machine lacks; with --install (`make test-deps`), install their packages.
+"""Print the programs that the tests need and this machine lacks; with --install (`make test-deps`),
+install their packages.
 
-The installation is one call of apt-get. It starts and enables no service: meanwhile policy-rc.d denies every start and a systemd
-preset denies every enabling. Afterwards both are removed and the files that they replaced are restored. SysV's init knows neither,
-so its new links are disabled.
+The installation is one call of apt-get. It starts and enables no service: meanwhile policy-rc.d
+denies every start and a systemd preset denies every enabling. Afterwards both are removed and the
+files that they replaced are restored. SysV's init knows neither, so its new links are disabled.
 """
 
 import contextlib
@@ -59,13 +60,19 @@ NAMED_ALIKE = (
 ).split()
 PACKAGES = {tool: package for package, tools in TOOLS.items() for tool in tools.split()}
 PACKAGES.update(zip(NAMED_ALIKE, NAMED_ALIKE))
-POLICY = Path("/usr/sbin/policy-rc.d")  # asked before a package's script starts a service: 101 denies it
+POLICY = Path(
+    "/usr/sbin/policy-rc.d"
+)  # asked before a package's script starts a service: 101 denies it
 # The first match decides.
-PRESETS = [Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")]
+PRESETS = [
+    Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")
+]
 
 
 def find_tool(tool: str):
-    """Return the path of a program, including those for administrators, or of a file; None if it is missing."""
+    """Return the path of a program, including those for administrators, or of a file; None if it is
+    missing.
+    """
     if os.path.isabs(tool):
         return tool if os.path.exists(tool) else None
     return shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
@@ -90,7 +97,9 @@ def install(packages: list) -> int:
 
 
 def list_enabled() -> set:
-    """Return the links that enable services: of SysV's init, and of systemd where no systemctl read the preset."""
+    """Return the links that enable services: of SysV's init, and of systemd where no systemctl read
+    the preset.
+    """
     return set(glob.glob("/etc/rc[2-5].d/S*") + glob.glob("/etc/systemd/*/*.wants/*"))
 
 
@@ -105,18 +114,25 @@ def disable(link: str):
 
 @contextlib.contextmanager
 def no_services():
-    """Deny starting and enabling services. Ignore signals meanwhile: apt-get gets them and must end before the cleanup."""
+    """Deny starting and enabling services. Ignore signals meanwhile: apt-get gets them and must end
+    before the cleanup.
+    """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     with contextlib.ExitStack() as restored:
-        for path, text in [(POLICY, "#!/bin/sh\nexit 101\n"), *((preset, "disable *\n") for preset in PRESETS)]:
+        for path, text in [
+            (POLICY, "#!/bin/sh\nexit 101\n"),
+            *((preset, "disable *\n") for preset in PRESETS),
+        ]:
             restored.enter_context(replaced(path, text))
         yield
 
 
 @contextlib.contextmanager
 def replaced(path: Path, text: str):
-    """Replace a file by an executable with `text`, and restore it at the end, even one left by a killed run."""
+    """Replace a file by an executable with `text`, and restore it at the end, even one left by a
+    killed run.
+    """
     kept = path.with_name(f"{path.name}.before-solo-tests")
     made = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)

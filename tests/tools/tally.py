@@ -1,8 +1,9 @@
 """Counts of the torture, and the seed of all its choices.
 
-SOLO_SEED sets the seed. SOLO_TORTURE=whole runs all points instead of a sample, SOLO_POINT runs one point or round. torture.py sets
-two more: SOLO_TALLY, the file of JSON lines in which a part records its work, and SOLO_UNTIL, its deadline in seconds of the
-monotonic clock. A part records each point before its attempt, so the last recorded point is the one that failed.
+SOLO_SEED sets the seed. SOLO_TORTURE=whole runs all points instead of a sample, SOLO_POINT runs one
+point or round. torture.py sets two more: SOLO_TALLY, the file of JSON lines in which a part records
+its work, and SOLO_UNTIL, its deadline in seconds of the monotonic clock. A part records each point
+before its attempt, so the last recorded point is the one that failed.
 """
 
 import itertools
@@ -56,7 +57,9 @@ def share(points):
 
 
 def rounds(sample: int, whole: int):
-    """Yield the numbers of the rounds to run. With a deadline, run at least one, and more while there is time."""
+    """Yield the numbers of the rounds to run. With a deadline, run at least one, and more while
+    there is time.
+    """
     if POINT:
         yield int(POINT)
         return
@@ -67,11 +70,15 @@ def rounds(sample: int, whole: int):
 
 
 def choose(points: list, sample: int):
-    """Yield points in random order while there is time: a sample, or with SOLO_TORTURE=whole all."""
+    """Yield points in random order while there is time: a sample, or with SOLO_TORTURE=whole
+    all.
+    """
     write({"of": len(points)})
     if POINT:
         points = [POINT]
-    for point in make_random("points").sample(points, len(points) if WHOLE else min(sample, len(points))):
+    for point in make_random("points").sample(
+        points, len(points) if WHOLE else min(sample, len(points))
+    ):
         if not is_time_left():
             return
         note(point)
@@ -79,9 +86,13 @@ def choose(points: list, sample: int):
 
 
 def read(file) -> SimpleNamespace:
-    """Return the work of a part: its `counts`, and the `points` that it tried of the `of` that there are."""
+    """Return the work of a part: its `counts`, and the `points` that it tried of the `of` that
+    there are.
+    """
     tally = SimpleNamespace(counts=Counter(), points=[], of=0)
-    for record in map(json.loads, Path(file).read_text().splitlines() if os.path.exists(file) else ()):
+    for record in map(
+        json.loads, Path(file).read_text().splitlines() if os.path.exists(file) else ()
+    ):
         tally.of = record.get("of", tally.of)
         tally.points += [record["point"]] if "point" in record else []
         for what, amount in record.get("add", {}).items():

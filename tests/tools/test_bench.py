@@ -31,7 +31,10 @@ def results(solo_script, tmp_path_factory):
     file = tmp_path_factory.mktemp("bench") / "bench.json"
     words = [sys.executable, "-m", "bench", "--smoke", "--launcher", solo_script, "--into", file]
     done = subprocess.run(
-        words, env={**os.environ, "PYTHONPATH": f"{TESTS}/tools:{TESTS}"}, capture_output=True, text=True
+        words,
+        env={**os.environ, "PYTHONPATH": f"{TESTS}/tools:{TESTS}"},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(file.read_text())
@@ -44,7 +47,9 @@ def test_smoke_run_has_every_measure_with_ordered_quartiles(results):
     for measure in results["measures"].values():
         assert measure.keys() == {"unit", "turns", "rows"} and measure["turns"] == 3
         for row in measure["rows"].values():
-            assert row.keys() == {"turns", "quartiles", "ratios"} and row["quartiles"] == sorted(row["quartiles"])
+            assert row.keys() == {"turns", "quartiles", "ratios"} and row["quartiles"] == sorted(
+                row["quartiles"]
+            )
             assert row["ratios"].keys() <= measure["rows"].keys()
     rows = [item for measure in results["measures"].values() for item in measure["rows"].items()]
     assert sum(len(found["ratios"]) for row, found in rows if row.startswith("solo")) > 25

@@ -1,4 +1,6 @@
-"""Every scene of the lab can fail, and its reports show what failed: else its table in docs/evidence.md would prove nothing."""
+"""Every scene of the lab can fail, and its reports show what failed: else its table in
+docs/evidence.md would prove nothing.
+"""
 
 import os
 import re
@@ -14,7 +16,9 @@ from lab.trial import BAD, GOOD, NONE, NOTE, TWO, UNKNOWN, Outcome, good, note
 pytestmark = [pytest.mark.full, pytest.mark.root, pytest.mark.tool("flock", "unshare", "strace")]
 
 IN_FILE = '[ -e "$0" ] && kill -0 $(cat "$0") && exit 1; echo $$ >"$0"; "$@"; rm "$0"'
-QUEUES_TWICE = 'case $LAB_TAG in *[13579]) flock "$0" true ;; esac; exec flock "$0" "$@"'  # every other waiter
+QUEUES_TWICE = (
+    'case $LAB_TAG in *[13579]) flock "$0" true ;; esac; exec flock "$0" "$@"'  # every other waiter
+)
 POLLS = 'until mkdir "$0" 2>/dev/null; do sleep 0.1; done; "$@"; rmdir "$0"'
 BROKEN = {  # {scene: (verdict, a wrapper that gets it)}; $0 is the lock, then the words of the job
     "busy_status": (BAD, 'exec flock -n -E 0 "$0" "$@"'),
@@ -86,20 +90,31 @@ def test_failure_of_the_lab_itself_is_unknown(monkeypatch, tmp_path):
     for tool in ("unshare", "sh", "flock"):
         (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")
 
-    assert measure(make_peer("flock", "flock -n {lock}", "flock {lock}"), "waiting_cost").verdict == UNKNOWN
+    assert (
+        measure(make_peer("flock", "flock -n {lock}", "flock {lock}"), "waiting_cost").verdict
+        == UNKNOWN
+    )
 
 
 def test_reports_show_overlaps_and_who_fails_in_no_scene():
     run = dict.fromkeys(("date", "commit", "kernel", "python", "distribution"), "x")
     peers = {name: {"version": name, "skip": [name], "wait": None} for name in ("flock", "solo")}
-    scenes = {"kill": {"title": "SIGKILL", "good": "none"}, "queue": {"title": "queue", "good": "order"}}
+    scenes = {
+        "kill": {"title": "SIGKILL", "good": "none"},
+        "queue": {"title": "queue", "good": "order"},
+    }
     two, fine = Outcome(TWO, "both"), good("yes")
     outcomes = {"kill": {"flock": two, "solo": fine}, "queue": {"flock": fine, "solo": note("yes")}}
     report = Report({**run, "peers": peers, "scenes": scenes, "outcomes": outcomes})
 
     assert report.find_faultless() == ["solo"] and not report.has_gaps()
-    assert report.conclusion() == "solo is the only one that fails in no scene. It has a note (~) in: queue."
-    assert "| SIGKILL | flock |" in report.to_evidence() and "| SIGKILL | 2 | ✓ |" in report.matrix()
+    assert (
+        report.conclusion()
+        == "solo is the only one that fails in no scene. It has a note (~) in: queue."
+    )
+    assert (
+        "| SIGKILL | flock |" in report.to_evidence() and "| SIGKILL | 2 | ✓ |" in report.matrix()
+    )
     outcomes["kill"]["solo"] = Outcome(UNKNOWN, "?")
     assert report.has_gaps() and report.find_faultless() == []
 
@@ -107,4 +122,8 @@ def test_reports_show_overlaps_and_who_fails_in_no_scene():
 def test_lab_imports_nothing_of_solo():
     imports = re.compile(r"^\s*(?:from|import) solo\b", re.M)
 
-    assert not [file.name for file in (ROOT / "tests/tools/lab").glob("*.py") if imports.search(file.read_text())]
+    assert not [
+        file.name
+        for file in (ROOT / "tests/tools/lab").glob("*.py")
+        if imports.search(file.read_text())
+    ]

@@ -1,8 +1,10 @@
-"""SIGKILL at every system call of a launcher, and a failure of every system call: the promises hold after each.
+"""SIGKILL at every system call of a launcher, and a failure of every system call: the promises hold
+after each.
 
-strace counts the calls of one run, from its first access to the directory to its exit. Then each call is hit in its own
-run: `make test-full` takes a sample, `make torture` all calls in all scenes. tests/simulation does the same in every order of
-what several contenders do; here are the scenes whose calls it does not have: those of --tree, of rotation and of sockets.
+strace counts the calls of one run, from its first access to the directory to its exit. Then each
+call is hit in its own run: `make test-full` takes a sample, `make torture` all calls in all scenes.
+tests/simulation does the same in every order of what several contenders do; here are the scenes
+whose calls it does not have: those of --tree, of rotation and of sockets.
 """
 
 import os
@@ -44,7 +46,9 @@ pytestmark = [pytest.mark.long, pytest.mark.full, pytest.mark.tool("strace", "fl
 
 
 def launch(lab, tag, *words, delay="0.05", prefix=()):
-    return lab.start("-n", "job", *words, WITNESS, tag, delay, prefix=prefix, stdin=subprocess.DEVNULL)
+    return lab.start(
+        "-n", "job", *words, WITNESS, tag, delay, prefix=prefix, stdin=subprocess.DEVNULL
+    )
 
 
 def launch_traced(lab, scene, *strace):
@@ -73,7 +77,9 @@ def list_waiting(lab):
 
 
 def count_calls(lab, scene):
-    """Return [(call, number)] of a launcher from its first access to the directory on; the numbers count each call from 1."""
+    """Return [(call, number)] of a launcher from its first access to the directory on; the numbers
+    count each call from 1.
+    """
     assert launch(lab, "warm").wait(PATIENCE) == 0  # creates the name
     for _ in "warm", "counted":  # the first one writes the .pyc files of what only the scene loads
         clear(lab)
@@ -88,7 +94,9 @@ def count_calls(lab, scene):
 
 
 class First:
-    """The first run: all directories are missing. Not a scene by itself: the simulation has it, as `first`."""
+    """The first run: all directories are missing. Not a scene by itself: the simulation has it, as
+    `first`.
+    """
 
     words = ("--timeout", "60", "--kill-after", "5s")  # options of the launcher
     never_failed = ()  # calls that are not made to fail
@@ -112,9 +120,14 @@ class First:
         return launch(self.lab, "traced", *words, prefix=strace)
 
     def is_over(self):
-        """Return whether the command has ended: an orphan ends by itself; with sockets there is none."""
+        """Return whether the command has ended: an orphan ends by itself; with sockets there is
+        none.
+        """
         log = self.lab.read_log()
-        return log.count("start:traced") == log.count("end:traced") or "SOLO_VIA" in self.lab.environment
+        return (
+            log.count("start:traced") == log.count("end:traced")
+            or "SOLO_VIA" in self.lab.environment
+        )
 
     def check(self, history):
         """Check the promises of this scene about the journal."""
@@ -178,12 +191,16 @@ class FullJournal(First):
         clear(lab)
 
     def check(self, history):
-        """There are one or two more runs, as the hit may prevent a line. No other run is lost or counted twice."""
+        """There are one or two more runs, as the hit may prevent a line. No other run is lost or
+        counted twice.
+        """
         assert history.totals.runs - 2 * self.count in (1, 2)
 
 
 class Waiting(First):
-    """A holder lives until the traced launcher waits in the queue or has ended. With files the simulation has it."""
+    """A holder lives until the traced launcher waits in the queue or has ended. With files the
+    simulation has it.
+    """
 
     words = ("--wait", "forever")
 
@@ -207,7 +224,8 @@ class Waiting(First):
 class SocketsWaiting(Waiting):
     """With --via socket."""
 
-    # strace skips a call that it fails: the socket, which is the lock, would stay open, as no kernel leaves it.
+    # strace skips a call that it fails: the socket, which is the lock, would stay open, as no
+    # kernel leaves it.
     never_failed = ("close",)
 
     def __enter__(self):
@@ -231,9 +249,18 @@ def wait_status(process):
 
 
 def check_promises(lab, scene, process, hit):
-    """Assert that after `hit` no commands overlapped, nothing is stuck or left, and no status or record is wrong."""
-    # Wait until the name exists: else the successor would create the directories that `First` lacks.
-    until(lambda: process.poll() is not None or "SOLO_VIA" in lab.environment or (lab.directory / "job/.gate").exists())
+    """Assert that after `hit` no commands overlapped, nothing is stuck or left, and no status or
+    record is wrong.
+    """
+    # Wait until the name exists: else the successor would create the directories that `First`
+    # lacks.
+    until(
+        lambda: (
+            process.poll() is not None
+            or "SOLO_VIA" in lab.environment
+            or (lab.directory / "job/.gate").exists()
+        )
+    )
     successor = launch(lab, "successor", "--wait", "forever", delay="0")
     message = f"{hit} (SOLO_SEED={tally.SEED})"
     status, succeeded = wait_status(process), wait_status(successor)
@@ -251,7 +278,9 @@ def check_promises(lab, scene, process, hit):
     if status == 0:
         assert "end:traced" in log, f"{message}: 0 though nothing ran"
     assert stderr.count("\n") <= 1 and "Traceback" not in stderr, message + stderr
-    left = [other.args for other in lab.started if wait_status(other) is None]  # all that end have written the journal
+    left = [
+        other.args for other in lab.started if wait_status(other) is None
+    ]  # all that end have written the journal
     tally.add(stuck=len(left))
     assert not left, f"{message}: {left}"
     if "SOLO_VIA" not in lab.environment:
@@ -263,28 +292,42 @@ def check_promises(lab, scene, process, hit):
 
 
 def check_log(lab, log, message):
-    """Assert by the log of the commands that each ran alone, was recorded, and had a greater token than the one before."""
+    """Assert by the log of the commands that each ran alone, was recorded, and had a greater token
+    than the one before.
+    """
     wrong = {
         "overlaps": [line for line in log if line.startswith("overlap")],
         "unrecorded": [line for line in log if line.startswith("unrecorded")],
         "disordered": tally.find_disordered(lab.read_tokens()),
     }
     started = sum(line.startswith("start:") for line in log)
-    tally.add(launchers=len(lab.started), commands=started, **{what: len(lines) for what, lines in wrong.items()})
+    tally.add(
+        launchers=len(lab.started),
+        commands=started,
+        **{what: len(lines) for what, lines in wrong.items()},
+    )
     assert not any(wrong.values()), f"{message}: {wrong}"
 
 
 def check_journal(lab, message, status):
-    """Assert that every line is whole and has the successor's run, and that the traced run, if it has one, is right."""
+    """Assert that every line is whole and has the successor's run, and that the traced run, if it
+    has one, is right.
+    """
     # A launcher that is killed after it has renamed a full journal leaves `.journal.past` alone.
-    text = b"".join(file.read_bytes() for file in lab.directory.rglob(".journal*") if file.is_file())
-    lines = dict.fromkeys(line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals "))
+    text = b"".join(
+        file.read_bytes() for file in lab.directory.rglob(".journal*") if file.is_file()
+    )
+    lines = dict.fromkeys(
+        line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals ")
+    )
     assert len(lines) == len(parse("job", b"".join(lines))[1]), message
     history = dict(find_histories(str(lab.directory), ["job"]))["job"]
     runs = {run.command[1]: run for run in history.list_runs()}
     assert runs[b"successor"].is_success, message
     if status == 0 and b"traced" in runs:
-        assert runs[b"traced"].event in (STARTED, ENDED) and runs[b"traced"].code in (None, 0), message
+        assert runs[b"traced"].event in (STARTED, ENDED) and runs[b"traced"].code in (None, 0), (
+            message
+        )
     return history
 
 
@@ -307,7 +350,8 @@ def make_injection(hit):
 
 
 def hit_each(lab, scene, injections):
-    """Run the scene for each of `injections` {description: words of strace}, and check the promises.
+    """Run the scene for each of `injections` {description: words of strace}, and check the
+    promises.
 
     Yields (description, status, stderr).
     """
@@ -315,7 +359,9 @@ def hit_each(lab, scene, injections):
         clear(lab)
         stage = scene(lab)
         words = injections.get(hit) or make_injection(hit)  # a replay may make fewer calls
-        process = launch_traced(lab, stage, "-e", f"trace={words.partition(':')[0]}", "-e", f"inject={words}")
+        process = launch_traced(
+            lab, stage, "-e", f"trace={words.partition(':')[0]}", "-e", f"inject={words}"
+        )
         yield hit, *check_promises(lab, stage, process, hit)
 
 
@@ -324,7 +370,9 @@ def hit_each(lab, scene, injections):
 def test_sigkill_at_every_system_call_breaks_no_promise(lab, scene):
     points = count_calls(lab, scene)
     assert len(points) > 40
-    injections = {hit: make_injection(hit) for hit in (f"SIGKILL at {call} {nth}" for call, nth in points)}
+    injections = {
+        hit: make_injection(hit) for hit in (f"SIGKILL at {call} {nth}" for call, nth in points)
+    }
     runs = killed = 0
     for _, status, stderr in hit_each(lab, scene, injections):
         runs += 1
@@ -332,7 +380,9 @@ def test_sigkill_at_every_system_call_breaks_no_promise(lab, scene):
         killed += is_hit
         tally.add(**{"kills" if is_hit else "missed": 1})
     # The test proves nothing unless the kills came.
-    assert tally.POINT or killed >= runs * (0.5 if tally.WHOLE else 0.1)  # some calls do not come in every run
+    assert tally.POINT or killed >= runs * (
+        0.5 if tally.WHOLE else 0.1
+    )  # some calls do not come in every run
     print(f"\n{scene.__name__}: {killed} kills in {runs} runs, no promise broken")
 
 
@@ -350,9 +400,13 @@ def test_failure_of_any_system_call_breaks_no_promise(lab, scene):
     for hit, status, stderr in hit_each(lab, scene, injections):
         runs += 1
         is_silent = " at write " in hit and not stderr  # the write of the message may have failed
-        is_late = status == 75 and ("successor" in stderr or is_silent)  # the successor started at the same time
+        is_late = status == 75 and (
+            "successor" in stderr or is_silent
+        )  # the successor started at the same time
         assert status in (0, 125) or is_late, f"{hit}: {status} {stderr}"
-        assert is_silent or (status in (75, 125)) == stderr.startswith("solo: "), f"{hit}: {status} {stderr!r}"
+        assert is_silent or (status in (75, 125)) == stderr.startswith("solo: "), (
+            f"{hit}: {status} {stderr!r}"
+        )
         refused += status == 125
         if "(INJECTED)" in (lab.path / "trace").read_text():
             injected += 1
@@ -360,17 +414,23 @@ def test_failure_of_any_system_call_breaks_no_promise(lab, scene):
         else:
             tally.add(missed=1)
     assert injected >= runs * 0.5 - 1, "too few failures were seen: the injection does not work"
-    print(f"\n{scene.__name__}: {injected} failures in {runs} runs, {refused} refused with 125, no promise broken")
+    print(
+        f"\n{scene.__name__}: {injected} failures in {runs} runs, {refused} refused with 125, no promise broken"
+    )
 
 
 def test_witness_finds_overlap_and_missing_record(lab):
     """The meter: run two witnesses at once without solo."""
     environment = {**lab.environment, "SOLO_DIR": "/nonexistent"}
     holder = "exec 9>>$LAB/alone; flock 9; echo $$ >$LAB/alone; echo; read line"
-    first = subprocess.Popen(["sh", "-c", holder], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    first = subprocess.Popen(
+        ["sh", "-c", holder], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     first.stdout.readline()
 
-    subprocess.run([WITNESS, "second", "0"], env=environment, stderr=subprocess.DEVNULL, timeout=PATIENCE)
+    subprocess.run(
+        [WITNESS, "second", "0"], env=environment, stderr=subprocess.DEVNULL, timeout=PATIENCE
+    )
 
     first.communicate()
     assert {"overlap:second", "unrecorded:second"} <= set(lab.read_log())
@@ -379,27 +439,42 @@ def test_witness_finds_overlap_and_missing_record(lab):
 
 @pytest.mark.timeout(600)
 def test_torture_fails_on_broken_solo_and_replays(tmp_path):
-    """The meter of `make torture`: break the rule, so that no hold conflicts. The line that it prints replays the failure.
+    """The meter of `make torture`: break the rule, so that no hold conflicts. The line that it
+    prints replays the failure.
 
-    A failed call, unlike a kill, lets the command run beside the holder: the same overlap in every replay.
+    A failed call, unlike a kill, lets the command run beside the holder: the same overlap in every
+    replay.
     """
     for folder in ("solo", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     with open(tmp_path / "solo/modes.py", "a") as rule:
         rule.write("\n\ndef find_conflicts(*_):\n    return []\n")
-    words = "tests/tools/torture.py --minutes 1 --seed 1 --only failure --only [SocketsWaiting]".split()
+    words = (
+        "tests/tools/torture.py --minutes 1 --seed 1 --only failure --only [SocketsWaiting]".split()
+    )
 
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
 
-    assert done.returncode == 1 and done.stdout.startswith("make torture MINUTES=1 SEED=1\n"), done.stderr
+    assert done.returncode == 1 and done.stdout.startswith("make torture MINUTES=1 SEED=1\n"), (
+        done.stderr
+    )
     replay = next(line for line in done.stdout.splitlines() if line.startswith("replay: "))
     *variables, make, test, arguments = shlex.split(replay.removeprefix("replay: "))
     [node] = shlex.split(arguments.removeprefix("ARGS="))
     assert (make, test) == ("make", "test") and re.match("SOLO_POINT=E[A-Z]+ at ", variables[2])
-    options = {"env": {**os.environ, **dict(variable.split("=", 1) for variable in variables)}, "cwd": tmp_path}
-    again = subprocess.run([sys.executable, "-m", "pytest", "-q", node], capture_output=True, text=True, **options)
-    assert again.returncode == 1 and f"{variables[2].partition('=')[2]} (" in again.stdout, again.stdout
+    options = {
+        "env": {**os.environ, **dict(variable.split("=", 1) for variable in variables)},
+        "cwd": tmp_path,
+    }
+    again = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", node], capture_output=True, text=True, **options
+    )
+    assert again.returncode == 1 and f"{variables[2].partition('=')[2]} (" in again.stdout, (
+        again.stdout
+    )
 
 
 def test_torture_runs_existing_tests():

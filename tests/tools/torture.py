@@ -1,8 +1,9 @@
-"""`make torture`: run all loops of kills, faults and soaks for some minutes, from one seed, and summarize them.
+"""`make torture`: run all loops of kills, faults and soaks for some minutes, from one seed, and
+summarize them.
 
-First run the exhaustive parts: every system call in every scene. Then run rounds of the random parts, each with its own seed. A
-part is one test of the suite in its own process; as root also in its own namespaces, so that all its processes end with it. It
-records its work by tally.py.
+First run the exhaustive parts: every system call in every scene. Then run rounds of the random
+parts, each with its own seed. A part is one test of the suite in its own process; as root also in
+its own namespaces, so that all its processes end with it. It records its work by tally.py.
 """
 
 import argparse
@@ -26,7 +27,10 @@ from test_torture import SCENES
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/torture"
-LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_failure_of_any_system_call_breaks_no_promise")
+LOOPS = (
+    "test_sigkill_at_every_system_call_breaks_no_promise",
+    "test_failure_of_any_system_call_breaks_no_promise",
+)
 EXHAUSTIVE = [
     *(f"tools/test_torture.py::{loop}[{scene.__name__}]" for scene in SCENES for loop in LOOPS),
     "launcher/test_tree.py::test_sigkill_at_any_step_of_either_starts_no_second_tree[upper]",
@@ -52,7 +56,9 @@ GRACE = 150  # seconds until a part counts as stuck
 SUMS = "launchers commands kills missed interrupts overlaps unrecorded stuck disordered".split()
 KINDS = ("faults", "engines")
 
-WORKERS = 2 if os.geteuid() == 0 else 1  # socket names are shared by a network namespace, which only root can make
+WORKERS = (
+    2 if os.geteuid() == 0 else 1
+)  # socket names are shared by a network namespace, which only root can make
 ISOLATED = "unshare --net --pid --fork --kill-child --mount-proc sh -c".split()
 ISOLATED += ['ip link set lo up && "$@"; exit $?', "sh"]
 
@@ -62,14 +68,25 @@ class Part:
 
     def __init__(self, node: str, weight: float, seed: int, number: int = 0):
         self.node, self.weight = node, weight
-        self.seed = int.from_bytes(hashlib.sha256(f"{seed} {node} {number}".encode()).digest()[:4], "big")
+        self.seed = int.from_bytes(
+            hashlib.sha256(f"{seed} {node} {number}".encode()).digest()[:4], "big"
+        )
         self.file = BUILD / f"{re.sub(r'[^a-zA-Z]+', '-', node.partition('::')[2])}{number}.tally"
         self.has_failed, self.process = False, None
 
     def run(self, until: float):
-        own = {"SOLO_TORTURE": "whole", "SOLO_SEED": self.seed, "SOLO_TALLY": self.file, "SOLO_UNTIL": until}
+        own = {
+            "SOLO_TORTURE": "whole",
+            "SOLO_SEED": self.seed,
+            "SOLO_TALLY": self.file,
+            "SOLO_UNTIL": until,
+        }
         environment = {**os.environ, **{name: str(value) for name, value in own.items()}}
-        pytest = [sys.executable, *"-m pytest -q -p no:cacheprovider --timeout 0".split(), self.node]
+        pytest = [
+            sys.executable,
+            *"-m pytest -q -p no:cacheprovider --timeout 0".split(),
+            self.node,
+        ]
         words = [*ISOLATED, *pytest] if os.geteuid() == 0 else pytest
         with open(self.file.with_suffix(".log"), "wb") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
@@ -98,7 +115,9 @@ class Part:
 
 
 def run_parts(parts: list, end: float):
-    """Run the parts on all workers, each for its share by weight of the time that is left until `end`."""
+    """Run the parts on all workers, each for its share by weight of the time that is left until
+    `end`.
+    """
     left, lock = list(parts), threading.Lock()
 
     def work():
@@ -166,7 +185,9 @@ def sum_up(parts: list, seed: int, minutes: float, took: float, measured: dict) 
         **{what: total[what] for what in SUMS},
         **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
         "unfinished": [
-            f"{part.name}: {tried[part]} of {tallies[part].of}" for part in loops if tried[part] < tallies[part].of
+            f"{part.name}: {tried[part]} of {tallies[part].of}"
+            for part in loops
+            if tried[part] < tallies[part].of
         ],
         "idle": sorted({part.name for part in parts} - busy),
         "failed": [part.replay for part in parts if part.has_failed],
@@ -197,16 +218,24 @@ def render(result: dict) -> str:
         "parts of the torture that did not run": ", ".join(result["idle"]) or "none",
     }
     head = f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({format_measured(result)})"
-    return "\n".join([f"| {head} | |", "|---|---|", *(f"| {what} | {amount} |" for what, amount in rows.items())])
+    return "\n".join(
+        [f"| {head} | |", "|---|---|", *(f"| {what} | {amount} |" for what, amount in rows.items())]
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Run all parts of the torture. The same seed makes the same choices.")
+    parser = argparse.ArgumentParser(
+        description="Run all parts of the torture. The same seed makes the same choices."
+    )
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=tally.SEED)
     only = "only parts with WORD in their names; repeatable, all must match"
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help=only)
-    parser.add_argument("--record", action="store_true", help="write build/records and the table in docs/evidence.md")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="write build/records and the table in docs/evidence.md",
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"make torture MINUTES={options.minutes:g} SEED={options.seed}", flush=True)

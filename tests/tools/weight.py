@@ -1,7 +1,7 @@
 """`make weight`: the tokens of solo/ and tests/, by folder, against the last release.
 
-Tokens are those of Python's tokenize, without comments, docstrings, newlines and indents: layout and prose have no weight.
-`--record` writes the table of a release, tests/tools/weight.txt.
+Tokens are those of Python's tokenize, without comments, docstrings, newlines and indents: layout
+and prose have no weight. `--record` writes the table of a release, tests/tools/weight.txt.
 """
 
 import argparse
@@ -13,7 +13,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ROOT / "tests/tools/weight.txt"
-WEIGHTLESS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+WEIGHTLESS = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
 def count_tokens(text):
@@ -23,7 +30,8 @@ def count_tokens(text):
     prose = {node.body[0].lineno for node in nodes if ast.get_docstring(node) is not None}
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return sum(
-        token.type not in WEIGHTLESS and not (token.type == tokenize.STRING and token.start[0] in prose)
+        token.type not in WEIGHTLESS
+        and not (token.type == tokenize.STRING and token.start[0] in prose)
         for token in tokens
     )
 

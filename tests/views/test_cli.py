@@ -1,4 +1,6 @@
-"""The command line: list, --help, --version, messages and hints, and the manual, which is made from its declaration."""
+"""The command line: list, --help, --version, messages and hints, and the manual, which is made from
+its declaration.
+"""
 
 import json
 import os
@@ -28,9 +30,22 @@ def test_list_has_an_object_per_ticket(lab):
 
     keys = ("name", "state", "mode", "slot", "via", "launcher", "child", "host")
     host = os.uname().nodename
-    assert [held[key] for key in keys] == ["job", "held", "exclusive", None, "file", holder.pid, holder.child, host]
+    assert [held[key] for key in keys] == [
+        "job",
+        "held",
+        "exclusive",
+        None,
+        "file",
+        holder.pid,
+        holder.child,
+        host,
+    ]
     assert held["command"] == ["sh", "-c", "echo $$; read line; exit 0"]
-    assert (waiting["state"], waiting["launcher"], waiting["child"]) == ("waiting", waiter.pid, None)
+    assert (waiting["state"], waiting["launcher"], waiting["child"]) == (
+        "waiting",
+        waiter.pid,
+        None,
+    )
 
 
 def test_list_takes_names(lab):
@@ -46,7 +61,10 @@ def test_waiter_at_a_parent_is_listed_there(lab):
     lab.start("-n", "deploy/prod", "-w", "forever", "true")
     until(lambda: len(lab.list()) == 2)
 
-    assert [(row["name"], row["state"]) for row in lab.list()] == [("deploy", "held"), ("deploy", "waiting")]
+    assert [(row["name"], row["state"]) for row in lab.list()] == [
+        ("deploy", "held"),
+        ("deploy", "waiting"),
+    ]
 
 
 def test_directories_deeper_than_any_name_are_ignored(lab):
@@ -67,7 +85,10 @@ def test_longest_name_can_be_used_shown_and_removed(lab):
     for words in (("-n", name, "true"), ("show", name), ("clean", "--history", "0", name)):
         assert lab.run(*words).returncode == 0
     assert lab.run("show", name).returncode == 125
-    assert (longer.returncode, longer.stderr) == (125, b"solo: a name may not be longer than 2048 bytes\n")
+    assert (longer.returncode, longer.stderr) == (
+        125,
+        b"solo: a name may not be longer than 2048 bytes\n",
+    )
 
 
 def test_list_in_a_pipe_is_plain_aligned_text(lab):
@@ -92,13 +113,19 @@ def test_list_names_the_backends_where_rows_differ(lab):
 
 
 def test_list_escapes_control_characters_and_survives_a_closed_pipe(lab):
-    process = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", b"\x1b]0;\xff\x07")
+    process = lab.start(
+        "-n", "job", "--", "sh", "-c", "echo; read line; exit 0", b"\x1b]0;\xff\x07"
+    )
     read_line(process)
-    (lab.directory / "job").rename(lab.directory / os.fsdecode(b"n\xe4\x1b[31m"))  # version 0.2.0 accepts the name
+    (lab.directory / "job").rename(
+        lab.directory / os.fsdecode(b"n\xe4\x1b[31m")
+    )  # version 0.2.0 accepts the name
 
     assert b"\x1b" not in lab.run("list").stdout
     assert lab.list("--json")[0]["name"] == "n\\xe4\x1b[31m"
-    closed = subprocess.run(f"{lab.script} list | true", shell=True, env=lab.environment, capture_output=True)
+    closed = subprocess.run(
+        f"{lab.script} list | true", shell=True, env=lab.environment, capture_output=True
+    )
     assert closed.stderr == b""
     finish(process)
 
@@ -106,20 +133,33 @@ def test_list_escapes_control_characters_and_survives_a_closed_pipe(lab):
 def test_without_libraries_list_is_plain_text_and_the_others_say_how_to_get_them(common):
     holder = common.hold("job")
 
-    plain, json_rows, stop, top = (common.run(*words.split()) for words in ("list", "list --json", "stop job", "top"))
+    plain, json_rows, stop, top = (
+        common.run(*words.split()) for words in ("list", "list --json", "stop job", "top")
+    )
 
-    assert plain.stdout.decode().splitlines()[1].split()[:4] == ["job", "held", "exclusive", str(holder.pid)]
+    assert plain.stdout.decode().splitlines()[1].split()[:4] == [
+        "job",
+        "held",
+        "exclusive",
+        str(holder.pid),
+    ]
     assert [row["launcher"] for row in json.loads(json_rows.stdout)] == [holder.pid]
     for refused in (stop, top):
         assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (125, b"", 1)
-        assert refused.stderr.startswith(b"solo: this subcommand needs typer (install: apt install python3-typer ")
+        assert refused.stderr.startswith(
+            b"solo: this subcommand needs typer (install: apt install python3-typer "
+        )
 
 
-@pytest.mark.parametrize("words", [["-h"], ["--help"], ["hold", "-h"], ["release", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["-h"], ["--help"], ["hold", "-h"], ["release", "--help"]], ids=" ".join
+)
 def test_help_of_a_run_and_of_a_hold_needs_no_library(common, words):
     result = common.run(*words)
 
-    assert (result.returncode, result.stderr) == (0, b"") and result.stdout.startswith(b"Usage: solo ")
+    assert (result.returncode, result.stderr) == (0, b"") and result.stdout.startswith(
+        b"Usage: solo "
+    )
 
 
 @pytest.mark.parametrize("name", get_commands())
@@ -144,8 +184,18 @@ def test_brief_help_fits_a_screen_and_names_what_serves_most(lab):
 
     assert len(lines) <= 24 and max(map(len, lines)) < 80
     flags = re.findall(r"^  (?:-., |    )(--[a-z-]+)", "\n".join(lines), re.M)
-    assert flags == ["--name", "--quiet", "--wait", "--timeout", "--tree", "--slots", "--loud-after"]
-    assert {*SUMMARIES} <= set(re.findall(r"\w+", "\n".join(lines))) and lines[-1].endswith("solo --help for all")
+    assert flags == [
+        "--name",
+        "--quiet",
+        "--wait",
+        "--timeout",
+        "--tree",
+        "--slots",
+        "--loud-after",
+    ]
+    assert {*SUMMARIES} <= set(re.findall(r"\w+", "\n".join(lines))) and lines[-1].endswith(
+        "solo --help for all"
+    )
     assert lab.run("-h", "--help").stdout == lab.run("--help").stdout != lab.run("-h").stdout
 
 
@@ -169,7 +219,9 @@ def test_help_has_usage_groups_and_valid_examples(lab):
     text = lab.run("--help").stdout.decode()
 
     assert text.startswith("Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND")
-    assert [line for line in text.splitlines() if line[:-1] in GROUPS] == [f"{group}:" for group in GROUPS]
+    assert [line for line in text.splitlines() if line[:-1] in GROUPS] == [
+        f"{group}:" for group in GROUPS
+    ]
     examples = [line.split() for line in text.splitlines() if line.startswith("  solo ")]
     assert len(examples) == 3 and all(argv.parse(words[1:])[1] is None for words in examples)
 
@@ -177,14 +229,24 @@ def test_help_has_usage_groups_and_valid_examples(lab):
 @pytest.mark.tool("mandoc")
 def test_manual_is_clean_mdoc_of_less_than_500_lines_with_the_usual_sections():
     warnings, shown = (
-        subprocess.run(["mandoc", "-T", *words, ROOT / "man/solo.1"], capture_output=True, text=True).stdout
+        subprocess.run(
+            ["mandoc", "-T", *words, ROOT / "man/solo.1"], capture_output=True, text=True
+        ).stdout
         for words in (["lint", "-W", "warning"], ["utf8"])
     )
 
     assert warnings == "" and shown.count("\n") < 500
     assert "wrapper" in next(row for row in shown.splitlines() if "–" in row)
     page = (ROOT / "man/solo.1").read_text()
-    for section in ("EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "TRUST", "CAVEATS", "SEE ALSO"):
+    for section in (
+        "EXAMPLES",
+        "EXIT STATUS",
+        "ENVIRONMENT",
+        "FILES",
+        "TRUST",
+        "CAVEATS",
+        "SEE ALSO",
+    ):
         assert re.search(rf"^\.Sh {section}(\\&)?$", page, re.M)
     assert page.index(".Sh EXAMPLES") < page.index(".Sh OPTIONS")
 
@@ -193,29 +255,50 @@ MISTAKES = [
     ("lsit", "lsit: command not found (did you mean solo list?)"),
     ("hisotry job", "hisotry: command not found (did you mean solo history?)"),
     ("cd /", "cd: command not found (it is a word of the shell: use sh -c)"),
-    ("'echo a; echo b'", "echo a; echo b: command not found (it is a line for the shell: use sh -c)"),
+    (
+        "'echo a; echo b'",
+        "echo a; echo b: command not found (it is a line for the shell: use sh -c)",
+    ),
     ("A=1 env", "A=1: command not found (to set a variable use env)"),
     ("xyzzy", "xyzzy: command not found (in the PATH $PATH)"),
     ("status job", "status: command not found (it was taken as COMMAND; did you mean solo show?)"),
     ("unlock", "unlock: command not found (it was taken as COMMAND; did you mean solo release?)"),
     ("help", "help: command not found (it was taken as COMMAND; did you mean solo --help?)"),
-    ("version", "version: command not found (it was taken as COMMAND; did you mean solo --version?)"),
+    (
+        "version",
+        "version: command not found (it was taken as COMMAND; did you mean solo --version?)",
+    ),
     ("run true", "run: command not found (it was taken as COMMAND; did you mean solo -- COMMAND?)"),
     (
         "'–n' job true",
         "\u2013n: command not found (it starts with a typographic dash, which was taken as COMMAND: type -)",
     ),
-    ("--wait 5 min true", "min: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"),
-    ("-x true", "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)"),
+    (
+        "--wait 5 min true",
+        "min: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)",
+    ),
+    (
+        "-x true",
+        "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)",
+    ),
     (
         "-u f",
         "-u: no such option (of flock(1): the lock is released when COMMAND ends; solo stop NAME ends it earlier)",
     ),
     ("-name job true", "-name: a long option starts with two dashes (use --name)"),
     ("-wait=5 true", "-wait=5: a long option starts with two dashes (use --wait=5)"),
-    ("-n /j.lock true", "/j.lock: a name is not a path (is a variable unset? to lock a file use --flock /j.lock)"),
-    ("-port=1 true", "-p: no such option (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)"),
-    ("/run/my.lock true", "/run/my.lock: no such file (solo needs no lock file, as flock(1) does: solo -- true ...)"),
+    (
+        "-n /j.lock true",
+        "/j.lock: a name is not a path (is a variable unset? to lock a file use --flock /j.lock)",
+    ),
+    (
+        "-port=1 true",
+        "-p: no such option (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)",
+    ),
+    (
+        "/run/my.lock true",
+        "/run/my.lock: no such file (solo needs no lock file, as flock(1) does: solo -- true ...)",
+    ),
     ("stop -k 5 m", "-k 5 m: a duration is one word, like 30s, 5m, 2h (for a name m: -k 5s m)"),
     ("--flock -- date", "--flock needs a value"),
     ("--lockf file true", "--lockf: no such option (did you mean --fcntl?)"),
@@ -227,14 +310,26 @@ MISTAKES = [
     ("list a//b", "a//b: a part of a name may not be empty or start with a dot"),
     ("list --dir ''", "--dir needs a value, not an empty word (is a variable unset?)"),
     ("--loud-after 3 true", "--loud-after needs --quiet, --busy-exit or --notify"),
-    ("--via socket -q --loud-after 3 true", "--loud-after cannot count skips with --via socket (use a duration)"),
-    ("--via socket --replace-after 3 true", "--replace-after cannot count skips with --via socket (use a duration)"),
+    (
+        "--via socket -q --loud-after 3 true",
+        "--loud-after cannot count skips with --via socket (use a duration)",
+    ),
+    (
+        "--via socket --replace-after 3 true",
+        "--replace-after cannot count skips with --via socket (use a duration)",
+    ),
     ("-t 0 true", "--timeout must be more than 0"),
     ("-n=job true", "=job: a name may not start with ="),
     ("-n 'a\nb' true", "a\\nb: a name may not contain control characters"),
     ("hold --for 9 'a\x1b'", "a\\x1b: a name may not contain control characters"),
-    ("--via file clean", "only --dir may precede clean (to run a program of this name, type -- before it)"),
-    ("-n job top", "only --dir and --via may precede top (to run a program of this name, type -- before it)"),
+    (
+        "--via file clean",
+        "only --dir may precede clean (to run a program of this name, type -- before it)",
+    ),
+    (
+        "-n job top",
+        "only --dir and --via may precede top (to run a program of this name, type -- before it)",
+    ),
     ("list --jsn", "--jsn: no such option (did you mean --json?)"),
     ("stop --kil 3 x", "--kil: no such option (did you mean --kill-after?)"),
     (
@@ -265,7 +360,10 @@ def test_verbose_warns_of_a_date_in_a_made_name(lab):
     warned = lab.run("-v", "echo", "backup-2026-11-22.tar").stderr.decode()
     plain = lab.run("-v", "-n", "job", "echo", "backup-2026-11-22.tar").stderr.decode()
 
-    assert "backup-2026-11-22.tar looks like a date: runs exclude each other only with -n NAME" in warned
+    assert (
+        "backup-2026-11-22.tar looks like a date: runs exclude each other only with -n NAME"
+        in warned
+    )
     assert "looks like a date" not in plain
 
 
@@ -286,7 +384,11 @@ def test_relative_solo_dir_is_refused(lab, typed, shown):
         remedy = b"(a relative one differs between working directories)"
         expected = b"solo: SOLO_DIR must be an absolute path, not %b %b\n" % (shown, remedy)
         assert (result.returncode, result.stderr) == (125, expected)
-    for words in (["list", "--help"], ["list", "--dir", lab.directory], ["--dir", lab.directory, "list"]):
+    for words in (
+        ["list", "--help"],
+        ["list", "--dir", lab.directory],
+        ["--dir", lab.directory, "list"],
+    ):
         assert lab.run(*words, cwd=lab.path).returncode == 0
 
 
@@ -319,7 +421,11 @@ def test_help_respects_no_color_and_the_width(lab, terminal, words):
         resized = ("sh", "-c", 'stty cols 60; exec "$@"', "sh", lab.script, *words)
         return terminal(*resized, **environment).read_to_end()
 
-    colored, plain, dumb = show(TERM="xterm-256color"), show(TERM="xterm-256color", NO_COLOR="1"), show(TERM="dumb")
+    colored, plain, dumb = (
+        show(TERM="xterm-256color"),
+        show(TERM="xterm-256color", NO_COLOR="1"),
+        show(TERM="dumb"),
+    )
 
     assert b"\x1b[1;36m" in colored and b"\x1b[" not in plain + dumb
     assert max(map(len, plain.decode().split("\r\n"))) <= 60

@@ -36,19 +36,28 @@ from solo.identity import read_origin
 from solo.text.users import find_user
 from solo.tickets import MOST_OPEN, FileQueue
 
-# --- names -------------------------------------------------------------------------------------------------------
+# --- names----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", "show|wait|stop|wait -t soon job|stop -k x job|wait ../x|clean .x".split("|"))
+@pytest.mark.parametrize(
+    "words", "show|wait|stop|wait -t soon job|stop -k x job|wait ../x|clean .x".split("|")
+)
 def test_missing_name_or_invalid_usage_is_refused_in_one_line(lab, words):
     result = lab.run(*words.split())
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"Traceback" not in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and b"Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
     "words, verb",
-    [(("wait",), "wait for"), (("history",), "show"), *(((verb,), verb) for verb in ("stop", "show", "list", "clean"))],
+    [
+        (("wait",), "wait for"),
+        (("history",), "show"),
+        *(((verb,), verb) for verb in ("stop", "show", "list", "clean")),
+    ],
 )
 def test_unknown_name_fails_and_suggests_known_one(lab, words, verb):
     """A script that waits for a mistyped name before it reboots must not reboot at once."""
@@ -58,7 +67,10 @@ def test_unknown_name_fails_and_suggests_known_one(lab, words, verb):
 
     place = f"not among the names in {lab.directory}"
     assert (mistyped.returncode, far.returncode) == (125, 125)
-    assert mistyped.stderr.decode() == f"solo: bakcup: cannot {verb} it: {place} (did you mean backup?)\n"
+    assert (
+        mistyped.stderr.decode()
+        == f"solo: bakcup: cannot {verb} it: {place} (did you mean backup?)\n"
+    )
     remedy = " (--allow-unknown treats it as free)" if words[0] in ("wait", "stop") else ""
     assert far.stderr.decode() == f"solo: zzz: cannot {verb} it: {place}{remedy}\n"
     assert lab.run(*words, "backup").returncode == 0
@@ -89,17 +101,21 @@ def test_unknown_name_error_says_whose_names_were_searched(common):
         f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lookup;"
         " lookup.check_known('job', {}, 'wait for')"
     )
-    error = subprocess.run(["/usr/bin/python3", "-IS", "-c", code], user=1, capture_output=True, text=True).stderr
+    error = subprocess.run(
+        ["/usr/bin/python3", "-IS", "-c", code], user=1, capture_output=True, text=True
+    ).stderr
 
     place = f"not among the names of {user.pw_name}, in {user.pw_dir}/.local/state/solo (another user has other names)"
     assert error.endswith(f"SoloError: job: cannot wait for it: {place}\n")
 
 
-# --- show --------------------------------------------------------------------------------------------------------
+# --- show-----------------------------------------------------------------------------------------
 
 
 def test_show_prints_holder_processes_waiters_and_skips(lab, via):
-    holder = lab.start("-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; read line; kill $!; exit 0")
+    holder = lab.start(
+        "-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; read line; kill $!; exit 0"
+    )
     inner = int(read_line(holder))
     waiter = lab.start_waiter("job", "-s")
     lab.run("-n", "job", "true")
@@ -110,8 +126,14 @@ def test_show_prints_holder_processes_waiters_and_skips(lab, via):
     [hold], [waiting] = shown["holds"], shown["waiting"]
     assert (hold["launcher"], hold["state"]) == (holder.pid, "held")
     assert (waiting["launcher"], waiting["mode"]) == (waiter.pid, "shared")
-    assert [(process["pid"], process["depth"]) for process in hold["processes"]] == [(hold["child"], 0), (inner, 1)]
-    assert hold["processes"][1]["command"] == ["sleep", "99"] and hold["processes"][1]["resident_bytes"] > 100000
+    assert [(process["pid"], process["depth"]) for process in hold["processes"]] == [
+        (hold["child"], 0),
+        (inner, 1),
+    ]
+    assert (
+        hold["processes"][1]["command"] == ["sleep", "99"]
+        and hold["processes"][1]["resident_bytes"] > 100000
+    )
     assert shown["skips"] == ({"X": 1} if via == "file" else {})
     # A pid may have fewer digits than the others: they start again at 300.
     assert f"by pid {holder.pid} (" in text and re.search(rf"1 +{waiter.pid} ", text)
@@ -144,14 +166,20 @@ def test_show_survives_damaged_ticket_and_gate(lab):
 
     result = lab.run("show", "job")
 
-    assert result.returncode == 0 and b"Traceback" not in result.stderr and b"job: 1 held" in result.stdout
+    assert (
+        result.returncode == 0
+        and b"Traceback" not in result.stderr
+        and b"job: 1 held" in result.stdout
+    )
     assert b"held, file: holder unknown" in result.stdout and b"None" not in result.stdout
     (lab.directory / "job/.gate").unlink()
     os.mkfifo(lab.directory / "job/.gate")
     assert lab.run("show", "job").returncode == 0
 
 
-@pytest.mark.parametrize("words", ["wait --timeout", "stop --kill-after", "clean --history", "history --since"])
+@pytest.mark.parametrize(
+    "words", ["wait --timeout", "stop --kill-after", "clean --history", "history --since"]
+)
 def test_empty_duration_is_refused(lab, words):
     """It is that of an unset variable."""
     lab.run("-n", "job", "true")
@@ -163,7 +191,7 @@ def test_empty_duration_is_refused(lab, words):
     assert (refused.returncode, refused.stdout, refused.stderr.decode()) == (125, b"", error)
 
 
-# --- wait --------------------------------------------------------------------------------------------------------
+# --- wait-----------------------------------------------------------------------------------------
 
 
 def test_wait_returns_at_once_for_free_name(lab, via):
@@ -178,7 +206,9 @@ def test_stop_ends_known_names_beside_unknown_one_and_wait_fails(lab):
 
     waited, stopped = lab.run("wait", "job", "never"), lab.run("stop", "never", "job")
 
-    assert waited.returncode == stopped.returncode == 125 and holder.wait(PATIENCE) == -signal.SIGTERM
+    assert (
+        waited.returncode == stopped.returncode == 125 and holder.wait(PATIENCE) == -signal.SIGTERM
+    )
 
 
 @pytest.mark.parametrize("held, wanted", [("job", "job"), ("a", "a/b"), ("a/b", "a")])
@@ -197,9 +227,14 @@ def test_wait_ends_with_holder(lab, via, held, wanted):
 
 
 def test_wait_for_what_cannot_end_meanwhile_is_refused(lab):
-    """By the judge of a run: in the job itself; in a job that the holder waits for. A shared holder keeps it waiting."""
+    """By the judge of a run: in the job itself; in a job that the holder waits for. A shared holder
+    keeps it waiting.
+    """
     nested = lab.run("-n", "job", "--", lab.script, "wait", "job")
-    assert nested.returncode == 125 and b"an ancestor of this process: it would wait for itself" in nested.stderr
+    assert (
+        nested.returncode == 125
+        and b"an ancestor of this process: it would wait for itself" in nested.stderr
+    )
 
     outer = lab.start("-n", "y", "--", "sh", "-c", "echo; read line; exec $SOLO wait x")
     read_line(outer)
@@ -251,7 +286,7 @@ def test_wait_makes_no_system_call_while_blocked(lab):
     assert count_switches(waiting.pid) == before
 
 
-# --- stop --------------------------------------------------------------------------------------------------------
+# --- stop-----------------------------------------------------------------------------------------
 
 
 def test_stop_ends_holder_and_prints_it(lab, via):
@@ -260,7 +295,9 @@ def test_stop_ends_holder_and_prints_it(lab, via):
     result = lab.run("stop", "job")
 
     assert (result.returncode, result.stderr) == (0, b"")
-    assert result.stdout.decode().startswith(f"job: ended pid {holder.pid} (sh -c echo $$; read line; exit 0) after ")
+    assert result.stdout.decode().startswith(
+        f"job: ended pid {holder.pid} (sh -c echo $$; read line; exit 0) after "
+    )
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
@@ -289,7 +326,10 @@ def test_stop_leaves_a_holder_alone_that_arrives_after_its_look(lab):
 
     os.kill(find_chain(stop)[0], signal.SIGCONT)
 
-    assert finish(stop) == (0, f"job: not held (names in {lab.directory})\n", "") and finish(holder)[0] == 0
+    assert (
+        finish(stop) == (0, f"job: not held (names in {lab.directory})\n", "")
+        and finish(holder)[0] == 0
+    )
 
 
 @pytest.mark.parametrize("subcommand", ["stop", "show"])
@@ -300,7 +340,9 @@ def test_refused_name_does_not_hide_the_next(lab, subcommand):
 
     result = lab.run(subcommand, "a", "b")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and result.stderr.startswith(b"solo: a: ")
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and result.stderr.startswith(
+        b"solo: a: "
+    )
     assert b"b" in result.stdout
 
 
@@ -309,7 +351,10 @@ def test_stop_ends_orphans_and_all_shared_holders(lab):
 
     printed = lab.run("stop", "job").stdout
 
-    assert printed.count(b"job: ended pid ") == 2 and b"job: ended orphan pid %d (" % sharing[0].child in printed
+    assert (
+        printed.count(b"job: ended pid ") == 2
+        and b"job: ended orphan pid %d (" % sharing[0].child in printed
+    )
     for holder in sharing:
         wait_dead(holder.child)
     assert lab.list() == []
@@ -358,7 +403,9 @@ time.sleep(99)
 
 @pytest.mark.parametrize("words, signals", [([], 1), (["--waiting"], 2)])
 def test_stop_signals_program_once_per_ticket_found(lab, words, signals):
-    """The threads of a program hold and wait again and again; stop signals only the tickets of its first look."""
+    """The threads of a program hold and wait again and again; stop signals only the tickets of its
+    first look.
+    """
     program = lab.start_code(HOLD_AGAIN_AND_AGAIN)
     until(lambda: len(lab.list("job")) == 2)
 
@@ -373,7 +420,9 @@ def test_stop_signals_program_once_per_ticket_found(lab, words, signals):
 def test_stop_ends_more_tickets_than_it_keeps_open(lab):
     """No waiter acquires meanwhile."""
     lock = f"solo.Lock('job', slots={MOST_OPEN})"
-    program = lab.start_code(f"holds = [{lock}.acquire() for _ in range({MOST_OPEN})]; print(flush=True); input()")
+    program = lab.start_code(
+        f"holds = [{lock}.acquire() for _ in range({MOST_OPEN})]; print(flush=True); input()"
+    )
     read_line(program)
     waiters = [lab.start_waiter("job", "--slots", str(MOST_OPEN), tag="ran") for _ in range(2)]
 
@@ -386,7 +435,9 @@ def test_stop_ends_more_tickets_than_it_keeps_open(lab):
 def test_eviction_signals_all_waiters_before_any_holder(lab):
     holder = lab.hold("job")
     waiters = [lab.start_waiter("job", tag="ran") for _ in range(2)]
-    queue = FileQueue(open_parts(open_base(str(lab.directory), str(lab.directory)), ["job"]), read_origin())
+    queue = FileQueue(
+        open_parts(open_base(str(lab.directory), str(lab.directory)), ["job"]), read_origin()
+    )
     [hold, waiting, closed] = [queue.open_ticket(file) for file in sorted(queue.list_files())]
     closed.read_record()
     closed.close()
@@ -472,10 +523,16 @@ def test_stop_ends_stopped_command_in_nested_pid_namespace(lab):
 
 def test_stop_of_free_name_says_whose_names_were_searched(lab, via):
     """Every name is known with sockets."""
-    searched = f"names in {lab.directory}" if via == "file" else f"names of {find_user(os.geteuid())}, by sockets"
+    searched = (
+        f"names in {lab.directory}"
+        if via == "file"
+        else f"names of {find_user(os.geteuid())}, by sockets"
+    )
     allow = ("--allow-unknown",) if via == "file" else ()
     assert lab.run("stop", *allow, "job").stdout == f"job: not held ({searched})\n".encode()
-    assert via == "file" or lab.run("wait", "job").returncode == lab.run("show", "job").returncode == 0
+    assert (
+        via == "file" or lab.run("wait", "job").returncode == lab.run("show", "job").returncode == 0
+    )
     lab.run("-n", "job", "true")
     assert lab.run("stop", "job").stdout == f"job: not held ({searched})\n".encode()
 
@@ -484,7 +541,11 @@ def test_stop_of_free_name_says_whose_names_were_searched(lab, via):
 def test_stop_sees_end_of_holder_with_record_damaged_meanwhile(lab):
     """After SIGTERM was sent, the record no longer names the process to watch."""
     holder = lab.hold("job", script=f"trap 'read line; exit 3' TERM; echo $$; {LIVE}")
-    stop = lab.start("stop", "job", prefix=inject(lab, "pread64:retval=0:when=3..4", paths=[lab.find_hold("job")]))
+    stop = lab.start(
+        "stop",
+        "job",
+        prefix=inject(lab, "pread64:retval=0:when=3..4", paths=[lab.find_hold("job")]),
+    )
     until(lambda: (lab.path / "injected").exists() and count_injected(lab) == 2)
 
     assert finish(holder)[0] == 3
@@ -501,7 +562,10 @@ def test_stop_ends_others_if_one_cannot_be_ended(lab):
 
     stopped = lab.run("stop", "job")
 
-    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (125, 1) and b"cannot be read" in stopped.stderr
+    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and b"cannot be read" in stopped.stderr
     assert f"pid {other.pid} ".encode() in stopped.stdout
     assert other.wait(PATIENCE) == -signal.SIGTERM and odd.poll() is None
     first.write_bytes(record)
@@ -512,7 +576,10 @@ def test_stop_ends_others_if_one_cannot_be_ended(lab):
     [
         ("$SOLO -n job -- sh -c '$SOLO stop job; echo $?'", "exit ends the job"),
         ("$SOLO -n a/job -- sh -c '$SOLO stop a/job; echo $?'", "exit ends the job"),
-        ("$SOLO hold --pid $$ job; $SOLO stop job; echo $?; $SOLO release job", "solo release ends only the hold"),
+        (
+            "$SOLO hold --pid $$ job; $SOLO stop job; echo $?; $SOLO release job",
+            "solo release ends only the hold",
+        ),
     ],
 )
 def test_stop_from_inside_of_the_job_is_refused(lab, script, remedy):
@@ -520,10 +587,13 @@ def test_stop_from_inside_of_the_job_is_refused(lab, script, remedy):
     status, out, text = finish(lab.start_shell(script))
 
     assert (status, out) == (0, "125\n") and text.count("\n") == 1
-    assert "cannot stop it from inside: pid " in text and f" is an ancestor of this process ({remedy})\n" in text
+    assert (
+        "cannot stop it from inside: pid " in text
+        and f" is an ancestor of this process ({remedy})\n" in text
+    )
 
 
-# --- clean -------------------------------------------------------------------------------------------------------
+# --- clean----------------------------------------------------------------------------------------
 
 
 def test_clean_removes_idle_names_and_keeps_used_ones(lab):
@@ -535,7 +605,10 @@ def test_clean_removes_idle_names_and_keeps_used_ones(lab):
 
     removed = ("idle", "a/d", "a/b/c", "a/b", "a")
     assert result.stdout.decode().splitlines() == [f"{name}: removed" for name in removed]
-    assert set(os.listdir(lab.directory)) == {".journals", "used"} and lab.run("-n", "used/x", "true").returncode == 75
+    assert (
+        set(os.listdir(lab.directory)) == {".journals", "used"}
+        and lab.run("-n", "used/x", "true").returncode == 75
+    )
 
 
 def test_clean_generated_keeps_chosen_names_and_their_history(lab):
@@ -560,7 +633,10 @@ def test_clean_of_a_name_forgets_its_history_unless_it_is_held(lab):
 
     cleaned = lab.run("clean", "a", "held")
 
-    assert (cleaned.returncode, cleaned.stdout) == (0, b"a/b: removed\na: removed\na: history removed\n")
+    assert (cleaned.returncode, cleaned.stdout) == (
+        0,
+        b"a/b: removed\na: removed\na: history removed\n",
+    )
     assert {row["name"] for row in lab.history()} == {"a/b", "c", "held"}
     assert lab.run("-n", "a", "--once-per", "1d", "false").returncode == 0  # it knows that it ran
     finish(holder)
@@ -589,7 +665,9 @@ def test_clean_keeps_orphans_and_foreign_files(lab):
 
 
 def test_clean_follows_no_link_to_another_place(lab):
-    """A member of a group's directory can lock the gate, and put a link in place of the name above it."""
+    """A member of a group's directory can lock the gate, and put a link in place of the name above
+    it.
+    """
     lab.run("-n", "up/job", "true")
     outside = lab.path / "outside"
     (outside / "job").mkdir(parents=True)
@@ -607,7 +685,9 @@ def test_clean_follows_no_link_to_another_place(lab):
 def test_clean_beside_contenders_keeps_exclusion(lab):
     """Each contender creates the name again. No two of them run at once."""
     witness = str(TESTS / "witness.sh")
-    cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
+    cleaner = lab.start_shell(
+        "while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done"
+    )
     running, ends = [], []
     for number in range(30):
         running.append(lab.start("-w", "forever", "-n", "job", witness, str(number), "0"))
@@ -621,7 +701,7 @@ def test_clean_beside_contenders_keeps_exclusion(lab):
     assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
 
 
-# --- doctor ------------------------------------------------------------------------------------------------------
+# --- doctor---------------------------------------------------------------------------------------
 
 
 def test_doctor_is_ready_on_good_machine(lab):
@@ -632,7 +712,9 @@ def test_doctor_is_ready_on_good_machine(lab):
     assert {finding["check"] for finding in findings if finding["state"] == "ok"} >= set(
         "directory journal locks processes sockets".split()
     )
-    assert "file_system" in {finding["check"] for finding in findings}  # a note in a container, and below /tmp
+    assert "file_system" in {
+        finding["check"] for finding in findings
+    }  # a note in a container, and below /tmp
     assert not any(finding["state"] == "fails" for finding in findings)
     assert not lab.directory.exists()
     missing = f"{lab.directory} does not exist: the first run makes it"
@@ -647,16 +729,25 @@ def test_doctor_fails_on_bad_directory(lab):
 
     result = lab.run("doctor")
 
-    assert result.returncode == 1 and b"Not a directory" in result.stdout and b"fails  " in result.stdout
+    assert (
+        result.returncode == 1
+        and b"Not a directory" in result.stdout
+        and b"fails  " in result.stdout
+    )
     assert result.stdout.splitlines()[-1].startswith(b"not ready; first: ")
     assert b"Traceback" not in result.stderr
 
 
 @pytest.mark.tool("crontab")
 def test_doctor_names_the_path_of_solo_if_cron_does_not_find_it(lab):
-    [note] = [text for text in lab.run("doctor").stdout.decode().splitlines() if "cron does" in text]
+    [note] = [
+        text for text in lab.run("doctor").stdout.decode().splitlines() if "cron does" in text
+    ]
 
-    assert note == f"note   cron does not find solo in /usr/bin:/bin: write {lab.script} in crontabs, or set PATH there"
+    assert (
+        note
+        == f"note   cron does not find solo in /usr/bin:/bin: write {lab.script} in crontabs, or set PATH there"
+    )
 
 
 GIVE = "as root: install -d -m 700 -o {0} /var/lib/solo-users/{0}"
@@ -670,7 +761,8 @@ GIVE = "as root: install -d -m 700 -o {0} /var/lib/solo-users/{0}"
 )
 @pytest.mark.tool("unshare", "mount", "setpriv")
 def test_doctor_ends_with_the_first_thing_to_do_for_a_new_user(lab, uid, first):
-    """As cron and containers start it: without HOME, with a short PATH; for a user that nothing was set up for.
+    """As cron and containers start it: without HOME, with a short PATH; for a user that nothing was
+    set up for.
 
     The capability lets the user read the source tree.
     """
@@ -686,16 +778,23 @@ def test_doctor_ends_with_the_first_thing_to_do_for_a_new_user(lab, uid, first):
     status, out, err = finish(lab.start_words("unshare", "-m", "sh", "-c", script))
 
     *lines, last = out.splitlines()
-    assert (status, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready"))
+    assert (status, last) == (
+        (1, f"not ready; first: {first.format(uid)}") if first else (0, "ready")
+    )
     assert err == "" and sum(line.startswith("fails") for line in lines) == bool(first)
 
 
 @pytest.mark.tool("strace")
 def test_doctor_fails_on_broken_locks(lab):
-    result = lab.run("doctor", prefix=("strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=flock:retval=0"))
+    result = lab.run(
+        "doctor", prefix=("strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=flock:retval=0")
+    )
 
     assert result.returncode == 1
-    assert f"fails  flock(2) does not work in {lab.directory} (choose another place" in result.stdout.decode()
+    assert (
+        f"fails  flock(2) does not work in {lab.directory} (choose another place"
+        in result.stdout.decode()
+    )
     assert result.stdout.endswith(b"\nnot ready; first: choose another place with --dir\n")
 
 
@@ -713,7 +812,9 @@ def test_doctor_sees_read_only_file_system_and_container(lab):
         "mount --bind $SOLO_DIR $SOLO_DIR && mount -o remount,ro,bind $SOLO_DIR && $SOLO doctor; echo status $?; "
         "$SOLO --via socket -n readonly echo all the same"
     )
-    status, out, _ = finish(lab.start_words("unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script))
+    status, out, _ = finish(
+        lab.start_words("unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script)
+    )
 
     assert "Read-only file system (use --via socket, which needs no file)" in out
     assert "in a pid namespace" in out and out.endswith("status 1\nall the same\n")
@@ -722,9 +823,16 @@ def test_doctor_sees_read_only_file_system_and_container(lab):
 def test_doctor_finds_cleaners_relative_dir_and_missing_home(lab, monkeypatch, capsys):
     """A user without a home directory is a failure, the others are notes."""
     printed = lab.run("doctor", "--dir", "names", cwd=lab.path).stdout.decode()
-    assert "note   --dir names is relative: contenders in another working directory have other names" in printed
-    assert f"note   cleaners of {lab.path}/names remove old files" in printed or not str(lab.path).startswith("/tmp/")
+    assert (
+        "note   --dir names is relative: contenders in another working directory have other names"
+        in printed
+    )
+    assert f"note   cleaners of {lab.path}/names remove old files" in printed or not str(
+        lab.path
+    ).startswith("/tmp/")
 
     monkeypatch.setattr(checks.posix, "geteuid", lambda: 54321)
     assert doctor.run({}, []) == 1
-    assert capsys.readouterr().out.startswith("fails  cannot find a place for names: uid 54321 has no home directory")
+    assert capsys.readouterr().out.startswith(
+        "fails  cannot find a place for names: uid 54321 has no home directory"
+    )

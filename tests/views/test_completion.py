@@ -7,7 +7,9 @@ from conftest import ROOT, finish
 
 COMPLETIONS = ROOT / "packaging/completions"
 READY = "echo rea''dy\n"
-IN_BOTH = pytest.mark.parametrize("kind", ["bash", pytest.param("zsh", marks=pytest.mark.tool("zsh"))])
+IN_BOTH = pytest.mark.parametrize(
+    "kind", ["bash", pytest.param("zsh", marks=pytest.mark.tool("zsh"))]
+)
 
 
 @pytest.fixture
@@ -40,7 +42,9 @@ def shell(terminal, lab, home):
 
     def open_shell(name):
         shutil.copy(COMPLETIONS / ("_solo" if name == "zsh" else "solo.bash"), lab.path)
-        screen = terminal(*{"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f"]}[name])
+        screen = terminal(
+            *{"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f"]}[name]
+        )
         screen.type(f"{STARTS[name].format(lab.path)}; {READY}")
         screen.wait_for("\nready")
         return screen
@@ -55,7 +59,13 @@ NAMES = ["two words", "tab\there", "new\nline", "quote'\"d$HOME", "a:b=c(s)", "b
 def test_tab_never_runs_shell_text_in_a_name(shell, trap, kind):
     screen = shell(kind)
 
-    for typed in ("solo show bui\t", "solo wait 'bui\t", 'solo stop "bui\t', "solo -n bui\t", "solo --name=bui\t"):
+    for typed in (
+        "solo show bui\t",
+        "solo wait 'bui\t",
+        'solo stop "bui\t',
+        "solo -n bui\t",
+        "solo --name=bui\t",
+    ):
         start = len(screen.screen)
         screen.type(typed)
         screen.wait_for("pwned", after=start)
@@ -120,7 +130,9 @@ def test_a_completed_name_is_quoted_for_the_shell(lab, shell, kind):
         screen.type(f" >{lab.path}/out{number}; echo status $?\n")
         screen.wait_for("\nstatus 0", after=start)
 
-    assert [(lab.path / f"out{number}").read_text() for number in range(len(NAMES))] == [f"{name}\0" for name in NAMES]
+    assert [(lab.path / f"out{number}").read_text() for number in range(len(NAMES))] == [
+        f"{name}\0" for name in NAMES
+    ]
 
 
 @IN_BOTH
@@ -184,4 +196,9 @@ def test_list_null_prints_each_name_once_ended_by_nul(lab):
         lab.hold(name)
     lab.start("-n", "b", "-w", "forever", "true")
 
-    assert sorted(lab.run("list", "--null", "--via", "file").stdout.split(b"\0")) == [b"", b"a/c", b"b", b"new\nline"]
+    assert sorted(lab.run("list", "--null", "--via", "file").stdout.split(b"\0")) == [
+        b"",
+        b"a/c",
+        b"b",
+        b"new\nline",
+    ]

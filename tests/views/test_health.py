@@ -1,4 +1,6 @@
-"""The judge of a job's health: a test for each row of its table, simulated schedules, and a month of ten jobs."""
+"""The judge of a job's health: a test for each row of its table, simulated schedules, and a month
+of ten jobs.
+"""
 
 import json
 import random
@@ -21,11 +23,13 @@ def job():
     return Written()
 
 
-# --- the table -----------------------------------------------------------------------------------------------------
+# --- the table------------------------------------------------------------------------------------
 
 
 def test_states_stand_in_the_docstring_in_their_order():
-    rows = [line.split("|")[1].strip() for line in health.__doc__.splitlines() if line.startswith("| ")]
+    rows = [
+        line.split("|")[1].strip() for line in health.__doc__.splitlines() if line.startswith("| ")
+    ]
 
     assert rows == ["state", *STATES] and BAD == STATES[:6]
 
@@ -87,7 +91,11 @@ def test_line_that_starts_no_more_starves_no_more(job):
 
 
 @pytest.mark.parametrize(
-    "skip", [{"why": "job: superseded by pid 3 (x)"}, {"why": "job: ran already on h in this period", "code": 0}]
+    "skip",
+    [
+        {"why": "job: superseded by pid 3 (x)"},
+        {"why": "job: ran already on h in this period", "code": 0},
+    ],
 )
 def test_skips_by_latest_and_once_per_do_not_count(job, skip):
     share(job, **skip)
@@ -217,19 +225,28 @@ def test_start_for_which_the_machine_was_off_is_missed(job):
     found = job.judge(now, up_since=boot)
 
     assert (found.states, found.due, found.missed) == (["ok"], None, NOW)
-    assert job.judge(NOW + DAY + 2 * HOUR, up_since=boot).state == "late"  # the next one does not come either
+    assert (
+        job.judge(NOW + DAY + 2 * HOUR, up_since=boot).state == "late"
+    )  # the next one does not come either
 
 
 def test_waiters_are_due_when_they_came(job):
     for day in range(20, 0, -1):
         job.run(NOW - day * DAY + day % 3 * HOUR, waited=day % 3 * HOUR)
 
-    assert job.judge(NOW + 30 * MINUTE).state == "ok" and job.judge(NOW + 61 * MINUTE).state == "late"
+    assert (
+        job.judge(NOW + 30 * MINUTE).state == "ok" and job.judge(NOW + 61 * MINUTE).state == "late"
+    )
 
 
 @pytest.mark.parametrize(
     "spans, limit",
-    [([10] * 99 + [4000], 5000), ([1000] * 100, 2000), ([1] * 100, 300), ([10] * 4 + [9999] + [10] * 100, 300)],
+    [
+        ([10] * 99 + [4000], 5000),
+        ([1000] * 100, 2000),
+        ([1] * 100, 300),
+        ([10] * 4 + [9999] + [10] * 100, 300),
+    ],
     ids=["longest", "median", "least", "last-hundred"],
 )
 def test_hold_beyond_the_limit_is_long(job, spans, limit):
@@ -261,18 +278,21 @@ def test_dates_in_arguments_make_one_line(job):
     assert job.judge().usual.median == MINUTE and job.judge(NOW + 61 * MINUTE).state == "late"
 
 
-# --- schedules -----------------------------------------------------------------------------------------------------
+# --- schedules------------------------------------------------------------------------------------
 
 
 def is_office_hour(when):
     return when.weekday() < 5 and 9 <= when.hour < 18
 
 
-SCHEDULES = {  # (minutes between two ticks, whether the job starts at a tick), false alarms of a year
+# (minutes between two ticks, whether the job starts at a tick), false alarms of a year
+SCHEDULES = {
     "Mon-Fri 3:00": (60, lambda when, _: when.weekday() < 5 and when.hour == 3, 0),
     "the same, 5 holidays": (
         60,
-        lambda when, holidays: when.weekday() < 5 and when.hour == 3 and when.date() not in holidays,
+        lambda when, holidays: (
+            when.weekday() < 5 and when.hour == 3 and when.date() not in holidays
+        ),
         5,
     ),
     "*/30 9-17 Mon-Fri": (30, lambda when, _: is_office_hour(when), 1),
@@ -295,8 +315,12 @@ def make_year(minutes, is_start, rng):
     """Return the starts of a year by the wall clock, each up to a minute after its time."""
     day = datetime(2025, 1, 1)
     holidays = {day.date() + timedelta(rng.randrange(365)) for _ in range(5)}
-    ticks = [day + timedelta(minutes=minutes * tick) for tick in range(365 * DAY // MINUTE // minutes)]
-    return sorted(when.timestamp() + rng.random() * MINUTE for when in ticks if is_start(when, holidays))
+    ticks = [
+        day + timedelta(minutes=minutes * tick) for tick in range(365 * DAY // MINUTE // minutes)
+    ]
+    return sorted(
+        when.timestamp() + rng.random() * MINUTE for when in ticks if is_start(when, holidays)
+    )
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)
@@ -306,11 +330,17 @@ def test_regular_job_is_seldom_late_and_a_deleted_one_soon(kind, berlin):
     times = make_year(minutes, is_start, random.Random(7))
     longest = sorted(range(FEWEST, len(times)), key=lambda at: times[at - 1] - times[at])[:400]
 
-    false = [at for at in longest if find_late(times[max(0, at - 3000) : at], Clock(times[at] - 1)) is not None]
+    false = [
+        at
+        for at in longest
+        if find_late(times[max(0, at - 3000) : at], Clock(times[at] - 1)) is not None
+    ]
 
     assert len(false) <= most
     at = next(
-        at for at in range(len(times) // 2, len(times)) if time.localtime(times[at]).tm_wday == 2 or kind == "weekly"
+        at
+        for at in range(len(times) // 2, len(times))
+        if time.localtime(times[at]).tm_wday == 2 or kind == "weekly"
     )
     noticed = 2 * DAY if kind == "weekly" else 2 * HOUR
     assert find_late(times[max(0, at - 3000) : at], Clock(times[at] + noticed)) is not None
@@ -321,17 +351,23 @@ def test_nights_of_a_laptop_are_not_late(berlin):
     for day in range(365):
         midnight = datetime(2025, 1, 1) + timedelta(day)
         wakes, sleeps = rng.uniform(7, 9), rng.uniform(21, 24)
-        times += [(midnight + timedelta(hours=hour)).timestamp() for hour in range(24) if wakes <= hour < sleeps]
+        times += [
+            (midnight + timedelta(hours=hour)).timestamp()
+            for hour in range(24)
+            if wakes <= hour < sleeps
+        ]
 
     mornings = [at for at in range(500, len(times)) if times[at] - times[at - 1] > 2 * HOUR]
 
     def count(sleeps):
-        return sum(find_late(times[:at], Clock(times[at] - 1, 0, sleeps)) is not None for at in mornings)
+        return sum(
+            find_late(times[:at], Clock(times[at] - 1, 0, sleeps)) is not None for at in mornings
+        )
 
     assert len(mornings) > 300 and count(True) <= 1 and count(False) > 50
 
 
-# --- a month -------------------------------------------------------------------------------------------------------
+# --- a month--------------------------------------------------------------------------------------
 
 BEGIN = time.mktime((2025, 9, 29, 0, 0, 0, 0, 0, -1))  # a Monday; summer time ends on the 27th day
 DAYS = 34
@@ -380,7 +416,9 @@ def live_a_month(seed):
         midnight = datetime.fromtimestamp(BEGIN) + timedelta(day)
         for minute in range(0, 1440, 10):
             when = midnight + timedelta(minutes=minute)
-            starts += [(when.timestamp() + rng.random(), *job) for job in find_jobs(day, when, minute)]
+            starts += [
+                (when.timestamp() + rng.random(), *job) for job in find_jobs(day, when, minute)
+            ]
     off, on = [BEGIN + day * DAY for day in OFF]
     for start, name, command in sorted(starts):
         if off <= start < on:
@@ -402,7 +440,9 @@ def live_a_month(seed):
 
 
 def judge_month(written, spans):
-    """Yield (when, Health), as a view would say it, just before starts and ends: a job is then as bad as it gets."""
+    """Yield (when, Health), as a view would say it, just before starts and ends: a job is then as
+    bad as it gets.
+    """
     runs = written.read()
     moments = {run.time - 1 for run in runs[:: 1 + len(runs) // 60]}
     moments |= {end - 1 for start, end, _ in spans if end - start > 300}
@@ -414,7 +454,9 @@ def judge_month(written, spans):
             if (run.start or run.time) <= now:
                 known.append(run if run.time <= now else begin_again(run))
         ends = {round(start, 3): end for start, end, _ in spans}
-        going = [run for run in known if run.event == b"started" and now < ends[round(run.start, 3)]]
+        going = [
+            run for run in known if run.event == b"started" and now < ends[round(run.start, 3)]
+        ]
         held = [Held(run.start, run.words, (run.launcher, run.child)) for run in going]
         yield now, judge(known, held, Clock(now, on if now >= on else 0.0))
 
@@ -424,7 +466,8 @@ def begin_again(run):
     return reader.Run(**{**vars(run), "event": b"started", "time": run.start})
 
 
-# What was broken: its name and the state that says so; from which day on, and within how many days it must be said.
+# What was broken: its name and the state that says so; from which day on, and within how many days
+# it must be said.
 BROKEN_JOBS = {
     ("fetch", "long"): (HANG, 0.01),
     ("backup", "starving"): (ADDED + 4, 0.6),  # the fifth skip
@@ -434,12 +477,18 @@ BROKEN_JOBS = {
 }
 
 
-# What follows from that: the hang is ended by a signal, and what ran when the machine went off is lost.
-FOLLOWING = {("fetch", "failing"), *((name, "lost") for name in "backup index crawl fetch sync".split())}
+# What follows from that: the hang is ended by a signal, and what ran when the machine went off is
+# lost.
+FOLLOWING = {
+    ("fetch", "failing"),
+    *((name, "lost") for name in "backup index crawl fetch sync".split()),
+}
 
 
 def test_month_of_ten_jobs(berlin):
-    """Each thing that broke is said in time, and stays; the only false alarms are of runs longer than ever before."""
+    """Each thing that broke is said in time, and stays; the only false alarms are of runs longer
+    than ever before.
+    """
     said, false = {}, set()
     for name, (written, spans) in sorted(live_a_month(1).items()):
         for now, found in judge_month(written, spans):
@@ -453,17 +502,24 @@ def test_month_of_ten_jobs(berlin):
         lasting = [state for job, state in BROKEN_JOBS if job == name and state != "long"]
         assert [state for state in found.states if state in BAD] == lasting
 
-    print("broken on day, said on day:", {job: (since, said.get(job)) for job, (since, _) in BROKEN_JOBS.items()})
+    print(
+        "broken on day, said on day:",
+        {job: (since, said.get(job)) for job, (since, _) in BROKEN_JOBS.items()},
+    )
     assert all(said[job] - since <= within for job, (since, within) in BROKEN_JOBS.items())
     assert {state for _, state, _ in false} == {"long"} and len(false) <= 5, false
 
 
-# --- solo list --all -----------------------------------------------------------------------------------------------
+# --- solo list --all------------------------------------------------------------------------------
 
 
 def write_names(lab):
-    """Write the journals of forty names, of which five are bad. Return these in the order of their states."""
-    lab.hasten("solo.commands.states.read_boot_clock", "lambda: 1e9")  # else nothing is late that the boot can explain
+    """Write the journals of forty names, of which five are bad. Return these in the order of their
+    states.
+    """
+    lab.hasten(
+        "solo.commands.states.read_boot_clock", "lambda: 1e9"
+    )  # else nothing is late that the boot can explain
     now = time.time()
     jobs = {f"job{number:02d}": Written() for number in range(33)}
     for number, job in enumerate(jobs.values()):
@@ -481,7 +537,9 @@ def write_names(lab):
     fine = {"once": Written(), "crawl": Written()}
     fine["once"].run(now - HOUR)
     for number in range(200, 0, -1):
-        fine["crawl"].run(now - number * 2 * HOUR, 40 * MINUTE if number % 2 else 3 * MINUTE, "crawl.sh")
+        fine["crawl"].run(
+            now - number * 2 * HOUR, 40 * MINUTE if number % 2 else 3 * MINUTE, "crawl.sh"
+        )
     for name, job in {**jobs, **bad, **fine}.items():
         job.save(lab, name)
     return list(bad)
@@ -493,12 +551,19 @@ def test_list_all_shows_bad_states_first_and_why(lab):
     head, *lines = [line.split() for line in lab.run("list", "--all").stdout.decode().splitlines()]
     rows = {row["name"]: row for row in json.loads(lab.run("list", "--all", "--json").stdout)}
 
-    assert head == ["NAME", "STATE", "LAST", "AGO", "OUTCOME", "USUAL", "SKIPPED", "COMMAND"] and len(lines) == 40
+    assert (
+        head == ["NAME", "STATE", "LAST", "AGO", "OUTCOME", "USUAL", "SKIPPED", "COMMAND"]
+        and len(lines) == 40
+    )
     states = ["lost", "failing", "starving", "outgrown", "late"]
     assert [line[:2] for line in lines[:6]] == [*map(list, zip(bad, states)), ["once", "new"]]
     assert {line[1] for line in lines[6:]} == {"ok"}
     assert (rows["etl"]["code"], rows["etl"]["outcome"]) == (3, "failed")
-    assert (rows["reindex"]["last"], rows["reindex"]["skipped"], rows["reindex"]["command"]) == (None, 20, ["a.sh"])
+    assert (rows["reindex"]["last"], rows["reindex"]["skipped"], rows["reindex"]["command"]) == (
+        None,
+        20,
+        ["a.sh"],
+    )
     assert rows["crawl"]["usual_range"] == [180, 2400] and rows["prune"]["due"]
     assert all((row["reason"] is not None) == (row["name"] in bad) for row in rows.values())
 
@@ -532,7 +597,9 @@ def test_show_and_doctor_say_what_the_judge_says(lab):
 
     assert "\nstarving: skipped 20 of its last 20 times, as others held the name\n" in shown
     assert shown.count(": ") and "\nok" not in shown
-    assert note.startswith("note   5 of 40 jobs need a look: ") and all(f"{name} (" in note for name in bad)
+    assert note.startswith("note   5 of 40 jobs need a look: ") and all(
+        f"{name} (" in note for name in bad
+    )
 
 
 def test_names_made_from_commands_are_judged_once_they_are_used_again(lab):
@@ -577,4 +644,6 @@ def test_list_all_of_nothing_says_whose_names_it_shows(lab):
 def test_list_all_refuses_names_without_a_history(lab, via):
     refused = lab.run("list", "--all", "--via", via)
 
-    assert (refused.returncode, refused.stdout) == (125, b"") and refused.stderr.startswith(b"solo: list --all shows ")
+    assert (refused.returncode, refused.stdout) == (125, b"") and refused.stderr.startswith(
+        b"solo: list --all shows "
+    )

@@ -1,5 +1,5 @@
-"""Prometheus's own tool accepts the metrics, the alerts of packaging/prometheus fire at their limits, and each query of
-packaging/grafana has an answer.
+"""Prometheus's own tool accepts the metrics, the alerts of packaging/prometheus fire at their
+limits, and each query of packaging/grafana has an answer.
 """
 
 import json
@@ -25,9 +25,13 @@ RULES = ROOT / "packaging/prometheus/solo.rules.yml"
 TESTS = RULES.with_name("solo.rules.test.yml")
 LIMIT = re.compile(r"(?<![\w.])[1-9]\d*(?!\w)")
 
-METRICS = {family + suffix for family, kind, _ in FAMILIES for suffix in SUFFIXES[kind]} | {"solo_build_info"}
+METRICS = {family + suffix for family, kind, _ in FAMILIES for suffix in SUFFIXES[kind]} | {
+    "solo_build_info"
+}
 DASHBOARD = json.loads((ROOT / "packaging/grafana/solo.json").read_text())
-QUERIES = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel["targets"]]
+QUERIES = [
+    (panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel["targets"]
+]
 # What Grafana puts into a query: here all instances and names, and times that suit some scrapes.
 VARIABLES = {"$instance": ".*", "$name": ".*", "$__rate_interval": "15s", "$__range": "2m"}
 CONFIGURATION = """
@@ -43,7 +47,11 @@ def promtool(*words, text=None):
 
 
 def test_promtool_accepts_the_metrics(lab):
-    for words in (["-n", "job", "true"], ["-n", "job", "false"], ["-n", 'strange "\\\n\xe9', "true"]):
+    for words in (
+        ["-n", "job", "true"],
+        ["-n", "job", "false"],
+        ["-n", 'strange "\\\n\xe9', "true"],
+    ):
         lab.run(*words)
     holder = lab.hold("job")
     slots = lab.hold("slots", "--slots", "3")
@@ -71,7 +79,10 @@ class NodeExporter(Server):
 
     def make_words(self):
         collector = ["--collector.disable-defaults", "--collector.textfile"]
-        place = [f"--collector.textfile.directory={self.file.parent}", f"--web.listen-address=127.0.0.1:{self.port}"]
+        place = [
+            f"--collector.textfile.directory={self.file.parent}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+        ]
         return [self.tools[0], *collector, *place]
 
     def is_ready(self):
@@ -141,7 +152,9 @@ def test_line_of_the_manual_writes_the_metrics_of_a_user(common, exporter):
 
 
 def list_rules():
-    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    ]
 
 
 def test_promtool_accepts_the_alerts_and_their_tests():
@@ -170,7 +183,9 @@ def test_missing_metrics_are_reported_for_a_week(tmp_path):
         ],
     }
     path = tmp_path / TESTS.name
-    path.write_text(yaml.safe_dump({"rule_files": [RULES.name], "evaluation_interval": "1h", "tests": [test]}))
+    path.write_text(
+        yaml.safe_dump({"rule_files": [RULES.name], "evaluation_interval": "1h", "tests": [test]})
+    )
 
     tested = promtool("test", "rules", path)
 
@@ -195,7 +210,7 @@ def test_every_limit_of_an_alert_has_a_test(tmp_path):
     assert (len(limits), survivors) == (10, [])
 
 
-# --- the dashboard ------------------------------------------------------------------------------------------------------------
+# --- the dashboard--------------------------------------------------------------------------------
 
 
 class Prometheus(Server):
@@ -210,7 +225,12 @@ class Prometheus(Server):
 
     def make_words(self):
         data = f"--storage.tsdb.path={self.path}/data"
-        return ["prometheus", "--config.file=prometheus.yml", data, f"--web.listen-address=127.0.0.1:{self.port}"]
+        return [
+            "prometheus",
+            "--config.file=prometheus.yml",
+            data,
+            f"--web.listen-address=127.0.0.1:{self.port}",
+        ]
 
     def is_ready(self):
         return is_answered(f"{self.url}/-/ready")
@@ -232,14 +252,23 @@ prometheus = serve(Prometheus, scope="function")
 
 
 def test_alerts_and_queries_use_metrics_and_variables_that_exist():
-    texts = [" ".join(rule["expr"] for rule in list_rules()), " ".join(query for _, query in QUERIES)]
+    texts = [
+        " ".join(rule["expr"] for rule in list_rules()),
+        " ".join(query for _, query in QUERIES),
+    ]
     in_alerts, in_queries = (set(re.findall(r"\bsolo_\w+", text)) for text in texts)
 
-    for_alerts = "last_failure_timestamp_seconds killed_runs usual_seconds overdue_after_seconds engine_up"
+    for_alerts = (
+        "last_failure_timestamp_seconds killed_runs usual_seconds overdue_after_seconds engine_up"
+    )
     assert in_alerts and in_alerts <= METRICS
     assert in_queries == METRICS - {f"solo_{key}" for key in for_alerts.split()}
     assert set(re.findall(r"\$\w+", texts[1])) == set(VARIABLES)
-    assert [one["name"] for one in DASHBOARD["templating"]["list"]] == ["datasource", "instance", "name"]
+    assert [one["name"] for one in DASHBOARD["templating"]["list"]] == [
+        "datasource",
+        "instance",
+        "name",
+    ]
 
 
 @pytest.mark.tool("prometheus", "prometheus-node-exporter")
@@ -251,7 +280,11 @@ def test_prometheus_answers_every_query_about_real_runs(lab, prometheus):
     unanswered = dict.fromkeys(QUERIES)
 
     def run_some_more():
-        for words in (["-n", "job", "true"], ["-n", "job", "false"], ["-n", "queued", "--wait", "1", "true"]):
+        for words in (
+            ["-n", "job", "true"],
+            ["-n", "job", "false"],
+            ["-n", "queued", "--wait", "1", "true"],
+        ):
             lab.run(*words)
         assert lab.run("metrics", "--output", prometheus.exporter.file).returncode == 0
         for title, query in list(unanswered):
@@ -265,18 +298,27 @@ def test_prometheus_answers_every_query_about_real_runs(lab, prometheus):
     finally:
         unanswered and print("no data:", *unanswered, sep="\n")
 
-    assert find_value(prometheus, 'solo_skips_in_a_row{instance=~"$instance", name=~"$name"}', "held") == 2
+    assert (
+        find_value(prometheus, 'solo_skips_in_a_row{instance=~"$instance", name=~"$name"}', "held")
+        == 2
+    )
     assert find_value(prometheus, 'solo_waiting{instance=~"$instance", name=~"$name"}', "held") == 1
     assert find_value(prometheus, 'solo_slots{instance=~"$instance", name=~"$name"}', "pool") == 3
     assert find_value(prometheus, dict(QUERIES)["Runs"], "job") > 0
     assert prometheus.query('solo_helt{instance=~"$instance"}') == []
     for variable in DASHBOARD["templating"]["list"][1:]:
-        metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()
-        assert all(label in series["metric"] for series in prometheus.query(metric)) and prometheus.query(metric)
+        metric, label = re.fullmatch(
+            r"label_values\((.*), (\w+)\)", variable["query"]["query"]
+        ).groups()
+        assert all(
+            label in series["metric"] for series in prometheus.query(metric)
+        ) and prometheus.query(metric)
     for process in (holder, waiter, slots):
         finish(process)
 
 
 def find_value(server, query, name):
-    [value] = [float(one["value"][1]) for one in server.query(query) if one["metric"]["name"] == name]
+    [value] = [
+        float(one["value"][1]) for one in server.query(query) if one["metric"]["name"] == name
+    ]
     return value

@@ -43,7 +43,10 @@ def test_only_a_new_generated_name_removes_idle_ones_with_their_journals(lab, na
 
     locks, journals = names()
     assert {*chosen, "held-0123abcd", "chosen"} <= locks & journals
-    assert (len(locks), len(journals)) == (2 * 2 + 5, 2 + 5)  # of a pair only the first name has a journal
+    assert (len(locks), len(journals)) == (
+        2 * 2 + 5,
+        2 + 5,
+    )  # of a pair only the first name has a journal
 
 
 def test_a_run_removes_at_most_sixteen_names(lab, names):
@@ -70,6 +73,8 @@ def test_error_of_clean_is_not_written_to_the_gate(lab):
 def test_a_failed_pruning_does_not_change_the_status(lab):
     lab.run("echo", "1")
 
-    result = lab.run("sh", "-c", "exit 7", prefix=inject(lab, "getdents64:error=EIO", paths=[lab.directory]))
+    result = lab.run(
+        "sh", "-c", "exit 7", prefix=inject(lab, "getdents64:error=EIO", paths=[lab.directory])
+    )
 
     assert (result.returncode, result.stderr, count_injected(lab)) == (7, b"", 1)

@@ -1,4 +1,6 @@
-"""docs/solo.schema.json describes all that is printed with --json: keys are added, never removed or given another type."""
+"""docs/solo.schema.json describes all that is printed with --json: keys are added, never removed or
+given another type.
+"""
 
 import json
 import re
@@ -54,13 +56,23 @@ def test_views_print_what_the_schema_says(lab):
     rows = {kind: check(kind, lab.run(kind, "--json").stdout) for kind in ("list", "history")}
     shown, *others = check("show", lab.run("show", "--json", "job", "orphan", "damaged").stdout)
 
-    assert [row["state"] for row in rows["list"]] == ["held", "held", "waiting", "orphaned"] and len(others) == 2
+    assert [row["state"] for row in rows["list"]] == [
+        "held",
+        "held",
+        "waiting",
+        "orphaned",
+    ] and len(others) == 2
     outcomes = {"failed", "signaled", "running", "skipped", "orphaned", "unknown"}
     assert {row["outcome"] for row in rows["history"]} == outcomes
     assert [row["signal"] for row in rows["history"] if row["outcome"] == "signaled"] == [15]
     assert datetime.fromisoformat(shown["holds"][0]["since"]).tzinfo is not None
     assert shown["waiting"] and shown["holds"][0]["processes"]
-    found = {"ticket": rows["list"], "run": rows["history"], "name": [shown], "process": shown["holds"][0]["processes"]}
+    found = {
+        "ticket": rows["list"],
+        "run": rows["history"],
+        "name": [shown],
+        "process": shown["holds"][0]["processes"],
+    }
     for kind, objects in found.items():
         assert all(row.keys() == OBJECTS[kind]["properties"].keys() for row in objects), kind
     finish(holder)
@@ -98,11 +110,18 @@ def test_line_of_a_journal_with_a_negative_number_is_skipped(lab, field):
     assert f" {field}=-1 " in journal.read_text() and [row["code"] for row in rows] == [5, None]
 
 
-@pytest.mark.parametrize("kind, words", [("doctor", []), ("crontab", ["--crontab"]), ("crontab", ["--unit"])])
+@pytest.mark.parametrize(
+    "kind, words", [("doctor", []), ("crontab", ["--crontab"]), ("crontab", ["--unit"])]
+)
 def test_doctor_prints_what_the_schema_says(lab, kind, words):
     file = lab.path / ("a.service" if words == ["--unit"] else "tab")
-    file.write_text(("[Service]\nExecStart=" if words == ["--unit"] else "* * * * * ") + "flock -n /run/x a.sh\n")
+    file.write_text(
+        ("[Service]\nExecStart=" if words == ["--unit"] else "* * * * * ")
+        + "flock -n /run/x a.sh\n"
+    )
 
     rows = check(kind, lab.run("doctor", "--json", *words, *([file] if words else [])).stdout)
 
-    assert rows and all(row.keys() == OBJECTS["line" if words else "check"]["properties"].keys() for row in rows)
+    assert rows and all(
+        row.keys() == OBJECTS["line" if words else "check"]["properties"].keys() for row in rows
+    )

@@ -1,4 +1,6 @@
-"""stdout of views and of shell code: with O_NONBLOCK, as node leaves it, all arrives; a failure names it."""
+"""stdout of views and of shell code: with O_NONBLOCK, as node leaves it, all arrives; a failure
+names it.
+"""
 
 import os
 import re
@@ -36,7 +38,9 @@ def make_full_socket():
 
 
 def run_on_full(lab, make_full, *words):
-    """Run `solo WORDS` on a full stdout with O_NONBLOCK, which is read once it waits; return (status, stdout, stderr)."""
+    """Run `solo WORDS` on a full stdout with O_NONBLOCK, which is read once it waits; return
+    (status, stdout, stderr).
+    """
     reader, writer = make_full()
     os.set_blocking(writer, False)
     process = lab.start(*words, stdout=writer)

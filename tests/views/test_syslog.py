@@ -1,4 +1,6 @@
-"""--syslog: the lines that a real reader of /dev/log gets from syslog(3), and the fields that the journal of systemd gets."""
+"""--syslog: the lines that a real reader of /dev/log gets from syslog(3), and the fields that the
+journal of systemd gets.
+"""
 
 import contextlib
 import os
@@ -14,7 +16,9 @@ from conftest import PATIENCE, ROOT, finish, in_mounts, list_open, until
 
 @pytest.fixture
 def log():
-    """Listen at /dev/log, if no reader exists and this user may: it reads the lines of the C library."""
+    """Listen at /dev/log, if no reader exists and this user may: it reads the lines of the C
+    library.
+    """
     if os.path.exists("/dev/log") or os.geteuid() != 0:
         pytest.skip("a syslog exists here, or this user may not create one")
     reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -33,7 +37,9 @@ def read(log):
     """
     while True:
         line = log.recv(65536).decode()
-        if match := re.fullmatch(r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line):
+        if match := re.fullmatch(
+            r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line
+        ):
             time.strptime(f"2000 {match[2]}", "%Y %b %d %H:%M:%S")
             return int(match[1]), match[3]
 
@@ -61,7 +67,9 @@ def test_quiet_skip_is_logged(lab, log):
     assert lab.run("--syslog", "-q", "-E", "0", "-n", "job", "true").returncode == 0
 
     priority, text = read(log)
-    assert priority == CRON | INFO and re.match(rf"skipped: job: busy: held for \d+s by pid {holder.pid} \(", text)
+    assert priority == CRON | INFO and re.match(
+        rf"skipped: job: busy: held for \d+s by pid {holder.pid} \(", text
+    )
 
 
 def test_command_that_could_not_start_is_logged(lab, log, journald):
@@ -71,13 +79,19 @@ def test_command_that_could_not_start_is_logged(lab, log, journald):
     (priority, text), fields = read(log), journald.read()
     missing = "not started: job: nosuchcommand: command not found (in the PATH /"
     assert priority == CRON | WARNING and text.startswith(missing)
-    assert (fields["MESSAGE_ID"], fields["SOLO_STATUS"]) == ([read_message_ids()["refused"]], ["127"])
+    assert (fields["MESSAGE_ID"], fields["SOLO_STATUS"]) == (
+        [read_message_ids()["refused"]],
+        ["127"],
+    )
     assert "SOLO_NAME" not in fields
 
 
 def stuff(address):
     """Fill the buffer of a reader."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stuffing, contextlib.suppress(BlockingIOError):
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stuffing,
+        contextlib.suppress(BlockingIOError),
+    ):
         stuffing.setblocking(False)
         while True:
             stuffing.sendto(b"x", address)
@@ -94,7 +108,9 @@ def test_hanging_or_missing_reader_blocks_nothing(lab, log, journald):
 
 
 def test_end_is_logged_after_the_launcher_of_a_tree_was_killed(lab, log):
-    process = lab.start("--syslog", "--tree", "-n", "job", "--", "sh", "-c", "read line; kill -KILL $PPID; exit 3")
+    process = lab.start(
+        "--syslog", "--tree", "-n", "job", "--", "sh", "-c", "read line; kill -KILL $PPID; exit 3"
+    )
     assert "started" in read(log)[1]
 
     finish(process, b"\n")
@@ -104,7 +120,9 @@ def test_end_is_logged_after_the_launcher_of_a_tree_was_killed(lab, log):
 
 def test_log_socket_is_closed_while_the_command_runs(lab, log):
     """Neither the command nor, once the start is logged, the launcher has it."""
-    process = lab.start("--syslog", "-n", "job", "--", "sh", "-c", "read line; ls -l /proc/self/fd /proc/$PPID/fd")
+    process = lab.start(
+        "--syslog", "-n", "job", "--", "sh", "-c", "read line; ls -l /proc/self/fd /proc/$PPID/fd"
+    )
     assert "started" in read(log)[1]
     until(lambda: not any("socket:[" in path for path in list_open(process.pid)))
 
@@ -115,14 +133,18 @@ def test_log_socket_is_closed_while_the_command_runs(lab, log):
 
 
 class Journald:
-    """A reader of the native protocol; `prefix` puts its socket where that of systemd's journal is."""
+    """A reader of the native protocol; `prefix` puts its socket where that of systemd's journal
+    is.
+    """
 
     def __init__(self, folder):
         self.reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.reader.bind(f"{folder}/socket")
         self.reader.settimeout(PATIENCE)
         place = "/run/systemd/journal"
-        self.prefix = in_mounts(f"mount -t tmpfs tmpfs /run && mkdir -p {place} && mount --bind {folder} {place}")
+        self.prefix = in_mounts(
+            f"mount -t tmpfs tmpfs /run && mkdir -p {place} && mount --bind {folder} {place}"
+        )
 
     def read(self):
         """Return the fields of the next entry, each as the list of its values."""
@@ -151,18 +173,27 @@ def journald():
 
 def read_message_ids():
     """Return {the event: its MESSAGE_ID}, as the manual lists them."""
-    return dict(re.findall(r"^\.It Li (\w+)\n([0-9a-f]{32})$", (ROOT / "man/solo.7").read_text(), re.M))
+    return dict(
+        re.findall(r"^\.It Li (\w+)\n([0-9a-f]{32})$", (ROOT / "man/solo.7").read_text(), re.M)
+    )
 
 
 def test_journald_gets_fields(lab, journald):
-    result = lab.run("--syslog", "-n", "job", "-n", "a b", "--", "sh", "-c", "exit 3", prefix=journald.prefix)
+    result = lab.run(
+        "--syslog", "-n", "job", "-n", "a b", "--", "sh", "-c", "exit 3", prefix=journald.prefix
+    )
     start, end = journald.read(), journald.read()
 
     assert result.returncode == 3
     ids, pid = read_message_ids(), start.pop("SYSLOG_PID")
     child = re.fullmatch(r"job a b: started sh -c exit 3 as pid (\d+)", start.pop("MESSAGE")[0])[1]
     common = {"SYSLOG_FACILITY": ["9"], "SYSLOG_IDENTIFIER": ["solo"], "SOLO_NAME": ["job", "a b"]}
-    assert start == {**common, "MESSAGE_ID": [ids["started"]], "PRIORITY": ["6"], "SOLO_OUTCOME": ["running"]}
+    assert start == {
+        **common,
+        "MESSAGE_ID": [ids["started"]],
+        "PRIORITY": ["6"],
+        "SOLO_OUTCOME": ["running"],
+    }
     assert float(end.pop("SOLO_RAN")[0]) < PATIENCE
     assert end == {
         **common,
@@ -181,8 +212,12 @@ def test_journald_gets_the_holder_of_a_skip(lab, journald):
     lab.run("--syslog", "-q", "-E", "0", "-n", "job", "true", prefix=journald.prefix)
 
     fields, [row] = journald.read(), lab.list()
-    assert fields["MESSAGE_ID"] == [read_message_ids()["skipped"]] and fields["SOLO_NAME"] == ["job"]
-    assert {name: fields[name] for name in fields if name.startswith("SOLO_") and name != "SOLO_NAME"} == {
+    assert fields["MESSAGE_ID"] == [read_message_ids()["skipped"]] and fields["SOLO_NAME"] == [
+        "job"
+    ]
+    assert {
+        name: fields[name] for name in fields if name.startswith("SOLO_") and name != "SOLO_NAME"
+    } == {
         "SOLO_OUTCOME": ["skipped"],
         "SOLO_STATUS": ["0"],
         "SOLO_HOLDER_PID": [str(holder.pid)],
@@ -209,7 +244,9 @@ def test_journald_gets_long_values_cut(lab, journald):
 
     fields = journald.read()
     assert len(fields["MESSAGE"][0]) == 4096 and fields["MESSAGE"][0].startswith("nnnn")
-    assert 30 < len(fields["SOLO_NAME"]) < 60 and {len(name) for name in fields["SOLO_NAME"]} == {len(above) + 201}
+    assert 30 < len(fields["SOLO_NAME"]) < 60 and {len(name) for name in fields["SOLO_NAME"]} == {
+        len(above) + 201
+    }
 
 
 def test_syslog_gets_the_line_if_journald_is_gone(lab, log, journald):

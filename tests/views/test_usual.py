@@ -20,13 +20,21 @@ HELD = quote_words([word.encode() for word in HOLDER]).decode()
 
 
 def write_runs(lab, spans, name="job", command="backup.sh --full", **changed):
-    """Append runs to the journal of `name`, with lines like those of a real one that has just been written."""
+    """Append runs to the journal of `name`, with lines like those of a real one that has just been
+    written.
+    """
     journal = lab.directory / ".journals" / name / ".journal"
     if not journal.exists():
         lab.run("-n", name, "true")
-    start, end = lab.template = getattr(lab, "template", None) or journal.read_text().splitlines(True)
-    end = end.replace("command=true", f"command={command}").replace("code=0", f"code={changed.get('code', 0)}")
-    end = end.replace("timed-out=0", f"timed-out={changed.get('timed_out', 0)}{changed.get('mark', '')}")
+    start, end = lab.template = getattr(lab, "template", None) or journal.read_text().splitlines(
+        True
+    )
+    end = end.replace("command=true", f"command={command}").replace(
+        "code=0", f"code={changed.get('code', 0)}"
+    )
+    end = end.replace(
+        "timed-out=0", f"timed-out={changed.get('timed_out', 0)}{changed.get('mark', '')}"
+    )
     head, _, tail = end.partition(" ran=")
     with journal.open("a") as file:
         file.writelines(f"{start}{head} ran={span:.3f} {tail.partition(' ')[2]}" for span in spans)
@@ -80,7 +88,9 @@ def test_small_tail_of_a_large_journal_is_read(lab):
     with journal.open("a") as file:
         file.write("skipped 1.000 x\n" * 6000)
     begin = count_bytes_read()
-    assert find_usual(str(lab.directory), "job").median == 60 and count_bytes_read() - begin > SIZES[1]
+    assert (
+        find_usual(str(lab.directory), "job").median == 60 and count_bytes_read() - begin > SIZES[1]
+    )
 
 
 def test_runs_before_a_rotation_count(lab):
@@ -93,7 +103,11 @@ def test_runs_before_a_rotation_count(lab):
 
 @pytest.mark.parametrize(
     "spans, limit",
-    [([4 * MINUTE] * 99 + [20 * MINUTE], 25 * MINUTE), ([10 * MINUTE] * 100, 20 * MINUTE), ([1] * 100, 5 * MINUTE)],
+    [
+        ([4 * MINUTE] * 99 + [20 * MINUTE], 25 * MINUTE),
+        ([10 * MINUTE] * 100, 20 * MINUTE),
+        ([1] * 100, 5 * MINUTE),
+    ],
     ids=["longest", "median", "least"],
 )
 def test_run_beyond_its_longest_and_twice_its_median_is_long(lab, spans, limit):
@@ -104,7 +118,11 @@ def test_run_beyond_its_longest_and_twice_its_median_is_long(lab, spans, limit):
 
 @pytest.mark.parametrize(
     "spans, words",
-    [([240] * 9 + [2400], "4m"), ([180] * 8 + [2400] * 2, "3m to 40m"), ([180] * 4 + [2400] * 6, "3m to 40m")],
+    [
+        ([240] * 9 + [2400], "4m"),
+        ([180] * 8 + [2400] * 2, "3m to 40m"),
+        ([180] * 4 + [2400] * 6, "3m to 40m"),
+    ],
     ids=str,
 )
 def test_runs_that_spread_are_usual_from_low_to_high(lab, spans, words):
@@ -122,7 +140,7 @@ def test_what_is_left_of_a_run_comes_from_the_longer_runs(lab):
     assert usual.find_left(700) is None
 
 
-# --- a wait's forecast -------------------------------------------------------------------------------------------
+# --- a wait's forecast----------------------------------------------------------------------------
 
 
 def every(period, offset=0):
@@ -131,17 +149,39 @@ def every(period, offset=0):
 
 # Names, each with the jobs that wait for it: when they start, and how long they take.
 MONTH = (
-    (("backup", every(DAY, 3 * HOUR), 40), ("vacuum", every(HOUR), 4), ("report", every(15 * MINUTE), 2)),
-    (("dump", every(DAY, 2 * HOUR), 25), ("upload", every(DAY, 2 * HOUR), 50), ("check", every(HOUR), 6)),
+    (
+        ("backup", every(DAY, 3 * HOUR), 40),
+        ("vacuum", every(HOUR), 4),
+        ("report", every(15 * MINUTE), 2),
+    ),
+    (
+        ("dump", every(DAY, 2 * HOUR), 25),
+        ("upload", every(DAY, 2 * HOUR), 50),
+        ("check", every(HOUR), 6),
+    ),
     (("sync", every(5 * MINUTE), 4),),
-    (("deploy", [day * DAY + 9 * HOUR + at * 7919 % (8 * HOUR) for day in range(30) for at in range(20)], 6),),
+    (
+        (
+            "deploy",
+            [
+                day * DAY + 9 * HOUR + at * 7919 % (8 * HOUR)
+                for day in range(30)
+                for at in range(20)
+            ],
+            6,
+        ),
+    ),
     (("import", every(10 * MINUTE), 7), ("export", every(30 * MINUTE), 5)),
 )
 
 
 def simulate_waits(jobs, rng):
-    """Yield (forecast, actual seconds) of each wait for one name. Durations vary by 10 %, and every 100th is three times as long."""
-    starts = sorted((start + rng.random(), job, 60 * minutes) for job, times, minutes in jobs for start in times)
+    """Yield (forecast, actual seconds) of each wait for one name. Durations vary by 10 %, and every
+    100th is three times as long.
+    """
+    starts = sorted(
+        (start + rng.random(), job, 60 * minutes) for job, times, minutes in jobs for start in times
+    )
     recorded = {job: collections.deque(maxlen=MOST) for job, _, _ in jobs}
     queue, free = [], 0.0
     for now, job, seconds in starts:
@@ -166,7 +206,9 @@ def test_forecast_of_nine_waits_in_ten_is_within_a_factor_of_two():
     known = [(forecast, wait) for forecast, wait in waits if forecast is not None]
     assert len(known) > 3000 and len(known) > 0.97 * len(waits)
     assert sum(wait / 2 <= forecast <= 2 * wait for forecast, wait in known) >= 0.9 * len(known)
-    assert sum(wait / 2 <= 4 * MINUTE <= 2 * wait for _, wait in known) < 0.7 * len(known)  # the witness: a guess
+    assert sum(wait / 2 <= 4 * MINUTE <= 2 * wait for _, wait in known) < 0.7 * len(
+        known
+    )  # the witness: a guess
 
 
 def test_forecast_follows_the_rule_of_slots_and_shared_holds():
@@ -175,11 +217,13 @@ def test_forecast_follows_the_rule_of_slots_and_shared_holds():
 
     assert estimate_wait([(5, slots(1)), (9, slots(2))], [], slots(1)) == 5
     assert estimate_wait([(5, slots(1)), (9, slots(2))], [(30, slots(2))], slots(1)) == 9
-    assert estimate_wait([(5, Claim(SHARED)), (9, Claim(SHARED))], [(20, ALONE)], Claim(SHARED)) == 29
+    assert (
+        estimate_wait([(5, Claim(SHARED)), (9, Claim(SHARED))], [(20, ALONE)], Claim(SHARED)) == 29
+    )
     assert estimate_wait([(9, ALONE)], [(20, Claim(SHARED))], Claim(SHARED)) == 9
 
 
-# --- where it shows ----------------------------------------------------------------------------------------------
+# --- where it shows-------------------------------------------------------------------------------
 
 
 def test_busy_line_says_what_is_usual(lab):
@@ -189,7 +233,9 @@ def test_busy_line_says_what_is_usual(lab):
     lines = [lab.run("-n", "job", "true").stderr.decode() for _ in range(2)]
 
     known = rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\), usually 4m"
-    assert re.fullmatch(known + "\n", lines[0]) and re.fullmatch(known + ", 1 skip since\n", lines[1])
+    assert re.fullmatch(known + "\n", lines[0]) and re.fullmatch(
+        known + ", 1 skip since\n", lines[1]
+    )
 
 
 def test_busy_line_says_that_the_holder_runs_long(lab):
@@ -207,7 +253,9 @@ def skip(lab, *words):
 
 
 def test_loud_after_counts_the_skips_of_the_command_line(lab):
-    """A start of a neighbour ends the skips of the name, as `12 skips since` says, and not those of the line."""
+    """A start of a neighbour ends the skips of the name, as `12 skips since` says, and not those of
+    the line.
+    """
     starved = ("--loud-after", "3", "true", "x")
     for _ in range(3):
         holder = lab.hold("job")
@@ -222,7 +270,8 @@ def test_loud_after_counts_the_skips_of_the_command_line(lab):
     for _ in range(2):
         own = skip(lab, *starved)
     assert re.fullmatch(
-        r"solo: job: busy: held .*, \d skips since; this command line was skipped 6 times in a row\n", own[1]
+        r"solo: job: busy: held .*, \d skips since; this command line was skipped 6 times in a row\n",
+        own[1],
     )
     finish(holder)
 
@@ -247,8 +296,12 @@ def test_waiter_says_when_its_turn_is(lab):
 
     first = lab.start("-n", "job", "-w", "1h", "--", *HOLDER, env=log, stderr=subprocess.PIPE)
     line = first.stderr.readline().decode()
-    assert re.search(r"1st in the queue; usually 4m: about 4m; held for \d+s by pid \d+ \(.*\)\n", line)
+    assert re.search(
+        r"1st in the queue; usually 4m: about 4m; held for \d+s by pid \d+ \(.*\)\n", line
+    )
 
     second = lab.start("-n", "job", "-w", "1h", "--", "true", env=log, stderr=subprocess.PIPE)
     line = second.stderr.readline().decode()
-    assert re.search(r"2nd in the queue; usually 4m each: about 8m; held for \d+s by pid \d+ \(.*\)\n", line)
+    assert re.search(
+        r"2nd in the queue; usually 4m each: about 8m; held for \d+s by pid \d+ \(.*\)\n", line
+    )

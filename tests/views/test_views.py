@@ -1,4 +1,6 @@
-"""The views list, show, history, top and metrics, and the progress of a waiter: on real terminals, in pipes and as data."""
+"""The views list, show, history, top and metrics, and the progress of a waiter: on real terminals,
+in pipes and as data.
+"""
 
 import itertools
 import json
@@ -40,7 +42,9 @@ def screen(lab):
 
 
 def hold_many(lab, count=MANY):
-    """Start one launcher that holds many names; return it once the journal of the last has the start."""
+    """Start one launcher that holds many names; return it once the journal of the last has the
+    start.
+    """
     words = [word for number in range(count - 1) for word in ("-n", f"name{number:03d}")]
     last = f"name{count - 1:03d}"
     holder, journal = lab.hold(last, *words), lab.find_journal(last)
@@ -48,7 +52,7 @@ def hold_many(lab, count=MANY):
     return holder
 
 
-# --- metrics -----------------------------------------------------------------------------------------------------
+# --- metrics--------------------------------------------------------------------------------------
 
 
 def read_metrics(lab, name="job"):
@@ -67,7 +71,11 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
     mine = read_metrics(lab)
 
     assert mine.pop("solo_held_seconds") < PATIENCE
-    assert mine.pop("solo_last_failure_timestamp_seconds") >= mine.pop("solo_last_success_timestamp_seconds") > 1.7e9
+    assert (
+        mine.pop("solo_last_failure_timestamp_seconds")
+        >= mine.pop("solo_last_success_timestamp_seconds")
+        > 1.7e9
+    )
     for sample in ("solo_run_seconds_sum", "solo_last_run_seconds", "solo_wait_seconds_sum"):
         mine.pop(sample)
     assert mine == {
@@ -99,7 +107,10 @@ def test_metrics_say_what_is_usual_and_when_a_run_is_overdue(lab):
     lab.run("-n", "job", "true")
 
     mine = read_metrics(lab)
-    assert 0 < mine["solo_usual_seconds"] < PATIENCE and mine["solo_overdue_after_seconds"] == LEAST_LONG
+    assert (
+        0 < mine["solo_usual_seconds"] < PATIENCE
+        and mine["solo_overdue_after_seconds"] == LEAST_LONG
+    )
 
 
 def test_run_killed_with_its_launcher_counts_as_failed(lab):
@@ -123,7 +134,10 @@ def test_metrics_say_which_names_were_made_and_have_one_label_for_a_directory(la
     lab.start("sleep", "99")
     until(lambda: len(lab.list()) == 1)
 
-    text = "".join(lab.run("metrics", "--dir", f"{lab.directory}{end}").stdout.decode() for end in ("", "/", "//"))
+    text = "".join(
+        lab.run("metrics", "--dir", f"{lab.directory}{end}").stdout.decode()
+        for end in ("", "/", "//")
+    )
 
     marked = {*re.findall(r'name="([^"]*)"[^}]*generated="true"', text)}
     assert {name.partition("-")[0] for name in marked} == {"true", "sleep"}
@@ -137,7 +151,9 @@ def test_metrics_of_slots_say_how_many_there_are_and_how_many_are_taken(lab):
     finish(holder)
     free = read_metrics(lab)
 
-    found = [(each["solo_held"], each["solo_slots"], each["solo_slots_taken"]) for each in (held, free)]
+    found = [
+        (each["solo_held"], each["solo_slots"], each["solo_slots_taken"]) for each in (held, free)
+    ]
     assert found == [(1, 4, 3), (0, 4, 0)]
     lab.run("-n", "job", "true")
     assert "solo_slots" not in read_metrics(lab)
@@ -156,7 +172,16 @@ def test_metrics_count_lost_leases(lab):
 def test_metrics_of_no_name_and_of_strange_names_are_valid(lab):
     """No two names have one label."""
     assert not parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
-    for name in (b'quo"te', b"a\\y", b"a\xff", b"a\\xff", b"a\\\\xff", b"a\\udcff", "ö".encode(), b"a/b"):
+    for name in (
+        b'quo"te',
+        b"a\\y",
+        b"a\xff",
+        b"a\\xff",
+        b"a\\\\xff",
+        b"a\\udcff",
+        "ö".encode(),
+        b"a/b",
+    ):
         subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
     lab.hold_old("new\nline")
 
@@ -174,8 +199,15 @@ def test_metrics_of_another_backend_claim_nothing_about_files(lab):
 
     samples = parse_metrics(lab.run("metrics", "--via", "socket").stdout.decode())
 
-    assert ("solo_runs_total", "job", "file") in samples and ("solo_held", "job", "file") not in samples
-    assert samples["solo_held", name, "socket"] == 1 and ("solo_runs_total", name, "socket") not in samples
+    assert ("solo_runs_total", "job", "file") in samples and (
+        "solo_held",
+        "job",
+        "file",
+    ) not in samples
+    assert (
+        samples["solo_held", name, "socket"] == 1
+        and ("solo_runs_total", name, "socket") not in samples
+    )
     finish(holder)
 
 
@@ -188,7 +220,9 @@ def test_json_of_a_name_that_is_not_utf_8_is_valid(lab, view):
 
     [row] = json.loads(text)
     assert row["name"] == "a\\xff" and b"a\\xff" in lab.run(*view).stdout
-    json.dumps(row, ensure_ascii=False).encode()  # no lone surrogate is left, and the other text is unchanged
+    json.dumps(
+        row, ensure_ascii=False
+    ).encode()  # no lone surrogate is left, and the other text is unchanged
     assert "\U0001f480\\udc80" in (row if "command" in row else row["holds"][0])["command"]
 
 
@@ -204,11 +238,17 @@ def test_metrics_output_is_readable_by_others_and_replaces_no_device_or_link(lab
     lab.run("metrics", "--output", "/dev/null")
     missing = lab.run("metrics", "--output", "/nonexistent/solo.prom")
 
-    assert link.is_symlink() and target.read_text().endswith("# EOF\n") and target.stat().st_mode & 0o777 == 0o644
+    assert (
+        link.is_symlink()
+        and target.read_text().endswith("# EOF\n")
+        and target.stat().st_mode & 0o777 == 0o644
+    )
     assert pipe.is_fifo() and reader.communicate()[0].endswith(b"# EOF\n")
     assert os.stat("/dev/null").st_mode == os.stat("/dev/zero").st_mode
     assert missing.returncode == 125
-    assert missing.stderr == b"solo: cannot write /nonexistent/solo.prom: No such file or directory\n"
+    assert (
+        missing.stderr == b"solo: cannot write /nonexistent/solo.prom: No such file or directory\n"
+    )
 
 
 def test_metrics_output_is_replaced_atomically(lab):
@@ -222,10 +262,12 @@ def test_metrics_output_is_replaced_atomically(lab):
         assert text.endswith("# EOF\n")
         sizes.add(text.count("solo_runs_total{"))
 
-    assert sizes == {MANY} and [file.name for file in lab.path.iterdir() if "solo.prom" in file.name] == ["solo.prom"]
+    assert sizes == {MANY} and [
+        file.name for file in lab.path.iterdir() if "solo.prom" in file.name
+    ] == ["solo.prom"]
 
 
-# --- in a pipe and on a terminal ---------------------------------------------------------------------------------
+# --- in a pipe and on a terminal------------------------------------------------------------------
 
 
 FILES = ("--via", "file")  # an ordinary user's other worker may have names as sockets
@@ -240,7 +282,9 @@ def test_every_view_in_a_pipe_is_plain_text(lab, count):
         result = lab.run(*words, env={**lab.environment, "LC_ALL": "C"})
 
         is_unknown = words[0] == "show" and not count
-        assert (result.returncode, bool(result.stderr)) == ((125, True) if is_unknown else (0, False))
+        assert (result.returncode, bool(result.stderr)) == (
+            (125, True) if is_unknown else (0, False)
+        )
         assert b"\x1b" not in result.stdout
         if words[0] in ("list", "history", "top"):
             assert result.stdout.count(b"\n") == (count and count + 1)
@@ -250,7 +294,9 @@ def test_every_view_in_a_pipe_is_plain_text(lab, count):
 def test_every_view_on_a_terminal_fits_its_width(lab, screen):
     hold_many(lab)
 
-    for words, width in itertools.product([("list",), ("show", "name007"), ("history",)], (40, 160)):
+    for words, width in itertools.product(
+        [("list",), ("show", "name007"), ("history",)], (40, 160)
+    ):
         lines = screen(*words, width=width, height=700).wait_for("ended:0")
         assert max(map(len, lines)) <= width and any("name007" in row for row in lines)
         assert sum(line.startswith("name") for line in lines) <= 2 * MANY + 4  # no line wraps
@@ -260,8 +306,12 @@ def test_every_view_on_a_terminal_fits_its_width(lab, screen):
 def test_empty_view_names_the_directory_on_a_terminal_only(lab, screen):
     place = f"names in {lab.directory}"
 
-    assert f"no locks held: {place}" in screen("list", "--via", "file", width=200).wait_for("ended:0")
-    assert f"no locks held: {place}, and by sockets" in screen("list", width=200).wait_for("ended:0")
+    assert f"no locks held: {place}" in screen("list", "--via", "file", width=200).wait_for(
+        "ended:0"
+    )
+    assert f"no locks held: {place}, and by sockets" in screen("list", width=200).wait_for(
+        "ended:0"
+    )
     assert f"no runs known: {place}" in screen("history", width=200).wait_for("ended:0")
     assert lab.run("list", "--via", "file").stdout == lab.run("history").stdout == b""
 
@@ -280,12 +330,20 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
     ]
 
     rows = {line.split()[0]: line for line in lines[1:4]}
-    assert "━" in rows["busy"] and "○" in rows["busy"] and "✗" in rows["bad"] and "━" in rows["good"]
-    assert rows["busy"].split()[-6:] == ["1", "0", "1", "-", "-", "-"] and rows["bad"].split()[-6:-3] == ["1", "1", "0"]
+    assert (
+        "━" in rows["busy"] and "○" in rows["busy"] and "✗" in rows["bad"] and "━" in rows["good"]
+    )
+    assert rows["busy"].split()[-6:] == ["1", "0", "1", "-", "-", "-"] and rows["bad"].split()[
+        -6:-3
+    ] == ["1", "1", "0"]
     assert lines[0].split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"]
     assert any(row.startswith("busy") and "=" in row and "o" in row for row in plain[1:4])
     assert narrow[0].endswith("50%") and max(map(len, narrow)) <= 58  # not a part of a number
-    assert [find_percentile(list(range(1, 101)), percent) for percent in (50, 95, 100)] == [50, 95, 100]
+    assert [find_percentile(list(range(1, 101)), percent) for percent in (50, 95, 100)] == [
+        50,
+        95,
+        100,
+    ]
 
 
 @pytest.mark.tool("tmux")
@@ -326,7 +384,10 @@ def test_trend_is_said_where_it_is_plain():
     assert name_trend([2400] * 15 + [3540] * 15) == "59m; 40m 29d ago"
     assert name_trend([60] * 15 + [30] * 15) == "30s; 1m 29d ago"
     assert (
-        name_trend([2400] * 15 + [2500] * 15) is name_trend([60, 4000] * 20) is name_trend([1] * 9 + [60] * 9) is None
+        name_trend([2400] * 15 + [2500] * 15)
+        is name_trend([60, 4000] * 20)
+        is name_trend([1] * 9 + [60] * 9)
+        is None
     )
 
 
@@ -356,12 +417,18 @@ def test_a_note_and_slots_leave_the_command_and_the_reason_of_a_skip(lab, screen
         holder = lab.hold(name, *NOTED, *words)
         assert lab.run("-n", name, *words, "true").returncode == 75
 
-    held, history = (screen(view, *FILES, width=width).wait_for("ended:0") for view in ("list", "history"))
+    held, history = (
+        screen(view, *FILES, width=width).wait_for("ended:0") for view in ("list", "history")
+    )
 
     for lines, at_end in ((held, "sh -.*"), (history, "sh -.*|held .*|1 of .*")):
         [head] = [row for row in lines if row.startswith("NAME ")]
         rows = lines[lines.index(head) + 2 :]
-        cells = [row[head.index("COMMAND") :].rstrip() for row in rows if row.startswith(("nightly", "gpu"))]
+        cells = [
+            row[head.index("COMMAND") :].rstrip()
+            for row in rows
+            if row.startswith(("nightly", "gpu"))
+        ]
         assert len(cells) in (2, 4) and all(re.fullmatch(at_end, cell) for cell in cells), lines
     assert finish(holder)[0] == 0
 
@@ -369,14 +436,26 @@ def test_a_note_and_slots_leave_the_command_and_the_reason_of_a_skip(lab, screen
 @pytest.mark.parametrize("room", range(30, 140, 7))
 def test_a_table_is_fitted_in_the_documented_order(room):
     columns = ("NAME", "STATE", "MODE", "LAUNCHER", "USER", "NOTE", "COMMAND")
-    row = ["a-rather-long-name", "held", "exclusive", "4711", "root", "migration until noon", "backup.sh --full /srv"]
+    row = [
+        "a-rather-long-name",
+        "held",
+        "exclusive",
+        "4711",
+        "root",
+        "migration until noon",
+        "backup.sh --full /srv",
+    ]
 
     shown, [cells] = fit(columns, [row], room, 2)
 
     given_up = [column for column in ("MODE", "LAUNCHER", "USER", "NOTE") if column not in shown]
-    assert given_up == ["MODE", "LAUNCHER", "USER", "NOTE"][: len(given_up)] and shown[-1] == "COMMAND"
+    assert (
+        given_up == ["MODE", "LAUNCHER", "USER", "NOTE"][: len(given_up)] and shown[-1] == "COMMAND"
+    )
     assert cells[-1] == row[-1] and all(cell in row or cell.endswith("…") for cell in cells)
-    widths = [max(measure(column), measure(cell)) + 2 for column, cell in zip(shown[:-1], cells[:-1])]
+    widths = [
+        max(measure(column), measure(cell)) + 2 for column, cell in zip(shown[:-1], cells[:-1])
+    ]
     assert sum(widths) + 16 <= room or given_up == ["MODE", "LAUNCHER", "USER", "NOTE"]
 
 
@@ -393,7 +472,10 @@ def test_the_picture_of_many_names_keeps_its_axis_on_the_screen(lab, screen):
 
     lines = screen("history", width=80, height=24).wait_for("ended:0")
 
-    assert any(row.split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"] for row in lines)
+    assert any(
+        row.split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"]
+        for row in lines
+    )
     assert any(re.fullmatch(r"and \d+ more names", row.strip()) for row in lines)
 
 
@@ -408,12 +490,19 @@ def test_a_long_history_says_how_many_rows_it_leaves_out(lab, screen):
     assert lab.run("history").stdout.count(b"\n") == 13
 
 
-@pytest.mark.parametrize("words", [("list",), ("show", "job"), ("history",)], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words", [("list",), ("show", "job"), ("history",)], ids=lambda words: words[0]
+)
 def test_views_respect_no_color_and_escape_control_characters(lab, terminal, words):
-    subprocess.run([lab.script, "-n", "job", "sh", "-c", ":", "\x1b]0;evil\x07\x1b[2J"], env=lab.environment)
+    subprocess.run(
+        [lab.script, "-n", "job", "sh", "-c", ":", "\x1b]0;evil\x07\x1b[2J"], env=lab.environment
+    )
     lab.hold("job")
 
-    opened = [terminal(lab.script, *words, TERM="xterm-256color", **more) for more in ({}, {"NO_COLOR": "1"})]
+    opened = [
+        terminal(lab.script, *words, TERM="xterm-256color", **more)
+        for more in ({}, {"NO_COLOR": "1"})
+    ]
     colored, plain = [each.read_to_end() for each in opened]
 
     assert b"\x1b[32m" in colored or b"\x1b[1;32m" in colored or words[0] == "show"
@@ -443,7 +532,11 @@ def test_show_prints_the_rest_of_a_tree_and_nothing_of_another_namespace(lab):
     if os.geteuid() == 0 and shutil.which("unshare"):
         inside = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
         inner = lab.start("-n", "inner", "sleep", "999", prefix=inside)
-        until(lambda: [process["command"] for process in list_processes("inner")] == [["sleep", "999"]])
+        until(
+            lambda: (
+                [process["command"] for process in list_processes("inner")] == [["sleep", "999"]]
+            )
+        )
         inner.kill()
 
     [sleep] = list_processes("tree")
@@ -459,7 +552,9 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
     name = f"looked{os.getpid()}"
     holder = lab.hold(name)
     asked, connect = [], sockets.connect
-    monkeypatch.setattr(sockets, "connect", lambda name, text: asked.append(text) or connect(name, text))
+    monkeypatch.setattr(
+        sockets, "connect", lambda name, text: asked.append(text) or connect(name, text)
+    )
 
     for _ in range(5):
         queue = sockets.SocketQueue(name, read_origin())
@@ -501,7 +596,9 @@ def test_a_view_of_one_name_opens_no_other(lab, view):
     calls = trace_view(lab, view, "name007")
 
     assert inside.returncode == 0 and any('"name007"' in call for call in calls)
-    assert any('"inner"' in call for call in calls) and not any('"name008"' in call for call in calls)
+    assert any('"inner"' in call for call in calls) and not any(
+        '"name008"' in call for call in calls
+    )
 
 
 @pytest.mark.tool("strace")
@@ -512,7 +609,10 @@ def test_show_of_many_slots_lists_the_processes_once(lab):
     calls = trace_view(lab, "show", "pool")
 
     assert sum('"/proc", O_RDONLY' in call for call in calls) == 1
-    assert all(len(hold["processes"]) == 1 for hold in json.loads(lab.run("show", "--json", "pool").stdout)[0]["holds"])
+    assert all(
+        len(hold["processes"]) == 1
+        for hold in json.loads(lab.run("show", "--json", "pool").stdout)[0]["holds"]
+    )
 
 
 @pytest.mark.tool("strace")
@@ -520,16 +620,23 @@ def test_recent_history_reads_the_end_of_a_journal_only(lab):
     lab.run("-n", "job", "true")
     journal = lab.find_journal("job")
     [*_, last] = journal.read_text().splitlines(True)
-    old = [re.sub(r"^ended [\d.]+(.*) token=\d+", rf"ended {1.6e9 + n:.3f}\1 token={n}", last) for n in range(4000)]
+    old = [
+        re.sub(r"^ended [\d.]+(.*) token=\d+", rf"ended {1.6e9 + n:.3f}\1 token={n}", last)
+        for n in range(4000)
+    ]
     journal.write_text("".join([*old, last]))
     lab.hold("long")
     until(lambda: len(lab.history("long")) == 1)
     long = lab.find_journal("long")
-    long.write_text(re.sub(r"(?m)^started [\d.]+", f"started {1.6e9:.3f}", long.read_text()) + "".join(old))
+    long.write_text(
+        re.sub(r"(?m)^started [\d.]+", f"started {1.6e9:.3f}", long.read_text()) + "".join(old)
+    )
 
     calls = trace_view(lab, "history", "--since", "10m", "job")
 
-    assert sum(int(call.rpartition("= ")[2]) for call in calls if call.startswith("pread64")) < 20_000
+    assert (
+        sum(int(call.rpartition("= ")[2]) for call in calls if call.startswith("pread64")) < 20_000
+    )
     assert len(lab.history("job")) == 4001 and len(lab.history("--since", "10m", "job")) == 1
     assert [row["outcome"] for row in lab.history("--since", "10m", "long")] == ["running"]
 
@@ -548,11 +655,13 @@ def test_views_show_what_is_usual_and_mark_an_overdue_run(lab, screen):
 
     assert (row["overdue"], 0 < row["usual"] < 60) == (False, True)
     assert re.match(r"([\d.]+m?s to )?[\d.]+m?s! ", late[head.index("USUAL") :])
-    assert re.search(r"held for \d+s, usually .+, running long, by pid ", lab.run("show", "job").stdout.decode())
+    assert re.search(
+        r"held for \d+s, usually .+, running long, by pid ", lab.run("show", "job").stdout.decode()
+    )
     assert "USUAL" in lab.run("top", *FILES).stdout.decode()
 
 
-# --- top ---------------------------------------------------------------------------------------------------------
+# --- top------------------------------------------------------------------------------------------
 
 
 @pytest.mark.tool("tmux")
@@ -594,7 +703,9 @@ def test_top_asks_before_it_stops_only_the_selected_one_or_a_waiter(lab, screen)
     lines = top.wait_for("1 held")
 
     assert finish(doomed)[0] == -signal.SIGTERM and keep.poll() is None
-    assert any(line.startswith(f"ended other: pid {doomed.pid}") for line in top.wait_for("ended other"))
+    assert any(
+        line.startswith(f"ended other: pid {doomed.pid}") for line in top.wait_for("ended other")
+    )
     assert any(line.startswith("keep") for line in lines)
     top.type("q")
     top.wait_for("ended:0")
@@ -631,7 +742,11 @@ def test_top_on_a_dumb_terminal_or_without_one_prints_once(lab, terminal):
     printed = lab.run("top", "--via", "file")
 
     assert b"job" in screen and b"\x1b[?1049h" not in screen
-    assert printed.returncode == 0 and printed.stdout.split()[8:11] == [b"job", b"held", str(holder.pid).encode()]
+    assert printed.returncode == 0 and printed.stdout.split()[8:11] == [
+        b"job",
+        b"held",
+        str(holder.pid).encode(),
+    ]
 
 
 @pytest.mark.tool("tmux")
@@ -643,7 +758,9 @@ def test_top_restores_the_terminal_after_a_signal(lab, screen, end):
 
     os.kill(top.find_pid(), getattr(signal, f"SIG{end}"))
 
-    until(lambda: top.read()[-2:] == ["icanon", "echo"])  # the words of the command contain them, too
+    until(
+        lambda: top.read()[-2:] == ["icanon", "echo"]
+    )  # the words of the command contain them, too
 
 
 def test_top_ends_when_its_terminal_is_closed(lab, terminal):
@@ -741,7 +858,7 @@ def test_top_follows_the_selection_and_redraws_when_the_size_changes(lab, screen
     top.wait_for("ended:0")
 
 
-# --- progress of a waiter -----------------------------------------------------------------------------------------------
+# --- progress of a waiter-------------------------------------------------------------------------
 
 
 @pytest.mark.tool("tmux")
@@ -812,7 +929,11 @@ def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab, termi
     [
         ((), {}, ""),
         ((), {"CI": "true"}, r"solo: job: waiting for \ds, \w+ left, 1st in the queue: held for "),
-        ((), {"JENKINS_URL": "http://ci"}, r"solo: job: waiting for \ds, \w+ left, 1st in the queue: held for "),
+        (
+            (),
+            {"JENKINS_URL": "http://ci"},
+            r"solo: job: waiting for \ds, \w+ left, 1st in the queue: held for ",
+        ),
         (("-q",), {"CI": "true"}, ""),
         (("-v",), {}, "solo: job: waiting: held for "),
     ],
@@ -821,7 +942,9 @@ def test_without_a_terminal_progress_goes_only_to_a_ci_log(lab, words, environme
     for variable in ("CI", "JENKINS_URL", "TF_BUILD", "TEAMCITY_VERSION"):
         lab.environment.pop(variable, None)
     holder = lab.hold("job")
-    waiting = lab.start("-n", "job", "--wait", "1h", *words, "--", "true", env={**lab.environment, **environment})
+    waiting = lab.start(
+        "-n", "job", "--wait", "1h", *words, "--", "true", env={**lab.environment, **environment}
+    )
     until(lambda: lab.count_waiting("job"))
     until(lambda: read_state(waiting.pid) == "S")
     finish(holder)
@@ -838,7 +961,10 @@ def test_progress_names_the_holder_of_slots_and_of_a_file(lab):
     line = waiting.stderr.readline().decode()
     finish(holders[0])
 
-    assert re.search(rf"in the queue: 2 of 2 slots taken, the first held for \d+s by pid {holders[0].pid} \(", line)
+    assert re.search(
+        rf"in the queue: 2 of 2 slots taken, the first held for \d+s by pid {holders[0].pid} \(",
+        line,
+    )
     assert finish(waiting)[0] == 0
     finish(holders[1])
 
@@ -849,13 +975,17 @@ def test_progress_names_the_holder_of_slots_and_of_a_file(lab):
     line = waiting.stderr.readline().decode()
     locker.communicate()
 
-    assert line.startswith(f"solo: job: waiting: {file} is locked by pid ") and finish(waiting)[0] == 0
+    assert (
+        line.startswith(f"solo: job: waiting: {file} is locked by pid ") and finish(waiting)[0] == 0
+    )
 
 
 def test_an_unread_ci_log_does_not_block_the_waiter(lab):
     holder = lab.hold("job")
     read, write = make_full_pipe()
-    first = lab.start("-n", "job", "--wait", "1h", "true", stderr=write, env={**lab.environment, "CI": "1"})
+    first = lab.start(
+        "-n", "job", "--wait", "1h", "true", stderr=write, env={**lab.environment, "CI": "1"}
+    )
     until(lambda: lab.count_waiting("job"))
     finish(holder)
 

@@ -1,11 +1,12 @@
-"""PostgreSQL with a table: an entry is a row that lives until `expires` by the server's clock. Its `number` is the
-order of the queue and the fencing token. A lock survives the end of a session and a restart of the server.
+"""PostgreSQL with a table: an entry is a row that lives until `expires` by the server's clock. Its
+`number` is the order of the queue and the fencing token. A lock survives the end of a session and a
+restart of the server.
 
-One change wakes one waiter. Each row has its own channel, which is notified when the row is deleted and when it gets
-its slots; only the next waiter listens there. A waiter that may run after any change of its name listens to the
-name's channel. Earlier versions notify only one channel of the whole table, so every waiter listens to that too, and
-read again twice a second without a notification. A waiter reads the row it waits for, never the whole queue, until that
-row changes.
+One change wakes one waiter. Each row has its own channel, which is notified when the row is deleted
+and when it gets its slots; only the next waiter listens there. A waiter that may run after any
+change of its name listens to the name's channel. Earlier versions notify only one channel of the
+whole table, so every waiter listens to that too, and read again twice a second without a
+notification. A waiter reads the row it waits for, never the whole queue, until that row changes.
 """
 
 import posix
@@ -37,11 +38,15 @@ SYNCED = "set_config('synchronous_commit', 'on', true) is not null"
 PROBE = "select 1 from TABLE limit 0"
 ONCE = ""  # the owner of the row with the last period of a name
 COLUMNS = (
-    "number bigint generated always as identity primary key, name text not null, owner text not null, expires timestamptz,"
+    "number bigint generated always as identity primary key, name text not null, owner text not "
+    "null, expires timestamptz,"
     " asked text, note text not null, unique (name, owner)"
 )
 # Outcomes have a table of their own: each renewal and each listing reads all of the other one.
-LOG, LOG_COLUMNS = "_log", "name text, number bigint, outcome text not null, primary key (name, number)"
+LOG, LOG_COLUMNS = (
+    "_log",
+    "name text, number bigint, outcome text not null, primary key (name, number)",
+)
 
 
 class PostgreSQL(Engine):
@@ -51,18 +56,27 @@ class PostgreSQL(Engine):
         self.name = settings.pop("table", None)
         if self.name is None:
             mark = "&" if target.settings else "?"
-            raise UsageError(f"--via {self.where}: names no table for its locks (use {self.where}{mark}table={TABLE})")
+            raise UsageError(
+                f"--via {self.where}: names no table for its locks (use "
+                f"{self.where}{mark}table={TABLE})"
+            )
         parts = self.name.split(".")
-        if len(parts) > 2 or not all(part.isascii() and part.replace("_", "x").isalnum() for part in parts):
+        if len(parts) > 2 or not all(
+            part.isascii() and part.replace("_", "x").isalnum() for part in parts
+        ):
             raise UsageError(f"--via {self.where}: table: not the name of a table")
-        self.table, self.log = ('"' + name.replace(".", '"."') + '"' for name in (self.name, self.name + LOG))
+        self.table, self.log = (
+            '"' + name.replace(".", '"."') + '"' for name in (self.name, self.name + LOG)
+        )
         self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]  # the channel of earlier versions
         self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
         self.channels = set()  # the session listens to them
         self.ttl = ttl
         self.is_missing = False  # a view found no table
         me = f"{posix.uname().nodename}:{posix.getpid()}"
-        self.client = self.link = Link(target, {**settings, "application_name": f"solo {me}"}, ttl, timeout)
+        self.client = self.link = Link(
+            target, {**settings, "application_name": f"solo {me}"}, ttl, timeout
+        )
         self.owner = f"{me}:{posix.urandom(8).hex()}"
         self.joined = set()  # names with our row in their queue
         self.entries = {}  # our held entries by name
@@ -85,7 +99,9 @@ class PostgreSQL(Engine):
         self.is_missing = False
 
     def attempt(self, query: str, *values):
-        """Ask, and return the error with which the server refuses it, or None. Raises Unreachable."""
+        """Ask, and return the error with which the server refuses it, or None. Raises
+        Unreachable.
+        """
         try:
             self.ask(query, *values)
         except Unreachable:
@@ -105,10 +121,15 @@ class PostgreSQL(Engine):
         """Return `error` with the SQL that makes our tables, for an administrator to run."""
         [[role]] = self.ask("select quote_ident(current_user)")
         tables = ((self.table, COLUMNS), (self.log, LOG_COLUMNS))
-        made = "".join(f"create table if not exists {table} ({columns}); " for table, columns in tables)
+        made = "".join(
+            f"create table if not exists {table} ({columns}); " for table, columns in tables
+        )
         schema, is_named, _ = self.table.rpartition(".")
         if is_named:
-            made = f"create schema if not exists {schema}; grant usage on schema {schema} to {role}; {made}"
+            made = (
+                f"create schema if not exists {schema}; grant usage on schema {schema} to "
+                f"{role}; {made}"
+            )
         rights = f"grant select, insert, update, delete on {self.table}, {self.log} to {role};"
         return SoloError(f"{error} (an administrator must run: {made}{rights})")
 
@@ -119,17 +140,22 @@ class PostgreSQL(Engine):
         if not self.link.is_pooled:  # a pooler's session is shared with other clients
             # The join leaves out what the server does not have.
             self.link.ask(
-                "select set_config(name, value, false) from pg_settings join (values ('synchronous_commit', 'on'),"
+                "select set_config(name, value, false) from pg_settings join (values "
+                "('synchronous_commit', 'on'),"
                 " ('statement_timeout', '0')) as ours(name, value) using (name)"
             )
 
     def ask(self, query: str, *values) -> list:
-        """Return the rows of an answer, in a new session if need be. Raises Unreachable, SoloError."""
+        """Return the rows of an answer, in a new session if need be. Raises Unreachable,
+        SoloError.
+        """
         try:
             if self.link.connection is None:
                 self.open()
             synced = SYNCED if self.link.is_pooled else "true"  # else the session is set
-            return self.link.ask(query.replace("TABLE", self.table).replace("SYNCED", synced), *values)
+            return self.link.ask(
+                query.replace("TABLE", self.table).replace("SYNCED", synced), *values
+            )
         except Unreachable:
             self.link.close()  # a new session may work, perhaps at another host
             raise
@@ -142,7 +168,10 @@ class PostgreSQL(Engine):
             self.ttl,
         )
         numbers = {int(number) for number, _ in rows}
-        if len(numbers) < len(self.joined) or {entry.number for entry in self.entries.values()} - numbers:
+        if (
+            len(numbers) < len(self.joined)
+            or {entry.number for entry in self.entries.values()} - numbers
+        ):
             raise Gone("its row has expired or was removed")
         return next((asked or "another contender" for _, asked in rows if asked is not None), None)
 
@@ -151,7 +180,8 @@ class PostgreSQL(Engine):
             if self.joined:
                 self.notify("delete from TABLE where owner = $1", self.owner)
         finally:
-            self.entries, self.joined = {}, set()
+            self.entries = {}
+            self.joined = set()
 
     def close(self):
         self.link.close()
@@ -160,10 +190,18 @@ class PostgreSQL(Engine):
         self.joined.add(name)
         self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
         # Hold a lock until the commit, so that rows become visible in order of their numbers.
-        values = make_key(f"{self.name} {name}"), name, self.owner, self.ttl, record.format(self.skew).decode()
+        values = (
+            make_key(f"{self.name} {name}"),
+            name,
+            self.owner,
+            self.ttl,
+            record.format(self.skew).decode(),
+        )
         self.ask(
-            "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, owner, expires, note)"
-            " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked where SYNCED"
+            "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, "
+            "owner, expires, note)"
+            " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked "
+            "where SYNCED"
             " on conflict (name, owner) do nothing",
             *values,
         )
@@ -177,9 +215,14 @@ class PostgreSQL(Engine):
     def rewrite(self, entry):
         # Waiters need to know its slots, but not its child.
         gets_slots = entry.record.claim.mode == SLOTS and entry.record.child is None
-        change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
+        change = (
+            self.notify
+            if gets_slots
+            else lambda query, *values: self.ask(f"{query} returning 1", *values)
+        )
         if not change(
-            "update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp() and SYNCED",
+            "update TABLE set note = $1 where number = $2 and owner = $3 and expires > "
+            "clock_timestamp() and SYNCED",
             entry.record.format(self.skew).decode(),
             entry.number,
             self.owner,
@@ -191,7 +234,8 @@ class PostgreSQL(Engine):
         return self.ask(
             f"with changed as ({change} returning number, name)"
             f" select pg_notify('{self.prefix}' || number, ''), pg_notify('{self.prefix}'"
-            f" || left(encode(sha256(convert_to(name, 'UTF8')), 'hex'), {DIGEST}), '') from changed",
+            f" || left(encode(sha256(convert_to(name, 'UTF8')), 'hex'), {DIGEST}), '') from "
+            "changed",
             *values,
         )
 
@@ -208,7 +252,8 @@ class PostgreSQL(Engine):
         self.look_due = 0.0
         self.seen = self.read_rows(
             "and name = $1"
-            " and number <= coalesce((select max(number) from TABLE where name = $1 and owner = $2), 9223372036854775807)",
+            " and number <= coalesce((select max(number) from TABLE where name = $1 and owner = "
+            "$2), 9223372036854775807)",
             name,
             self.owner,
         )
@@ -220,14 +265,20 @@ class PostgreSQL(Engine):
         if self.is_missing:
             return []
         return self.ask(
-            "select number, name, owner, note, extract(epoch from expires - clock_timestamp()) from TABLE"
+            "select number, name, owner, note, extract(epoch from expires - clock_timestamp()) "
+            "from TABLE"
             f" where expires > clock_timestamp() {condition} order by number",
             *values,
         )
 
     def make_entries(self, rows: list) -> list:
         return [
-            Entry(name, f"{self.name}/{name}/{owner}", int(number), parse_entry_record(record.encode(), self.skew))
+            Entry(
+                name,
+                f"{self.name}/{name}/{owner}",
+                int(number),
+                parse_entry_record(record.encode(), self.skew),
+            )
             for number, name, owner, record, _ in rows
         ]
 
@@ -240,11 +291,15 @@ class PostgreSQL(Engine):
         while True:
             if self.link.heard or monotonic() >= self.look_due:
                 self.link.heard.clear()
-                rows = self.read_rows("and name = $1 and number between $2 and $3", name, first, last)
+                rows = self.read_rows(
+                    "and name = $1 and number between $2 and $3", name, first, last
+                )
                 if not rows or [row[:-1] for row in rows] != seen:
                     return True
                 pause = LOOK_AGAIN if self.link.is_pooled else pick_between(*LOOK_SELDOM)
-                self.look_due = monotonic() + min(pause, min(float(row[-1]) for row in rows) + SHORTEST_WAIT)
+                self.look_due = monotonic() + min(
+                    pause, min(float(row[-1]) for row in rows) + SHORTEST_WAIT
+                )
             if monotonic() >= deadline:
                 return False
             self.link.wait_heard(min(deadline, self.look_due))
@@ -252,7 +307,8 @@ class PostgreSQL(Engine):
     def find_decisive(self, name: str, key):
         """Return the number of the row to wait for in the queue as last read, or None for any."""
         if key is None:
-            # A claim on slots waits for the entry before it, which rewrites its row when it takes its slots.
+            # A claim on slots waits for the entry before it, which rewrites its row when it takes
+            # its slots.
             earlier = find_unready(self.queue[: find_index(self.queue, self.make_entry_key(name))])
             key = earlier[-1].key if earlier else None
         return next((entry.number for entry in self.queue if entry.key == key), None)
@@ -283,16 +339,23 @@ class PostgreSQL(Engine):
 
     def write_once(self, name: str, version, text: bytes) -> bool:
         if version is None:
-            added = "insert into TABLE (name, owner, note) select $1, $2, $3 where SYNCED on conflict do nothing returning 1"
+            added = (
+                "insert into TABLE (name, owner, note) select $1, $2, $3 where SYNCED on "
+                "conflict do nothing returning 1"
+            )
             return bool(self.ask(added, name, ONCE, text.decode()))
-        changed = "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 and SYNCED returning 1"
+        changed = (
+            "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 and "
+            "SYNCED returning 1"
+        )
         return bool(self.ask(changed, name, ONCE, text.decode(), version))
 
     def log_outcome(self, name: str, number: int, text: bytes):
         # A snapshot: the deletion does not see the new row.
         change = (
             f"with added as (insert into {self.log} values ($1, $2, $3) on conflict do nothing)"
-            f" delete from {self.log} where name = $1 and number <= (select number from {self.log} where name = $1"
+            f" delete from {self.log} where name = $1 and number <= (select number from {self.log} "
+            "where name = $1"
             f" order by number desc limit 1 offset {KEPT - 1})"
         )
         error = self.attempt(change, name, number, text.decode())
@@ -306,7 +369,8 @@ class PostgreSQL(Engine):
         if not self.has(self.log):
             return []  # no run has ended yet
         rows = self.ask(
-            f"select name, outcome from {self.log} where $1::text is null or name = $1 or starts_with(name, $1 || '/')",
+            f"select name, outcome from {self.log} where $1::text is null or name = $1 or "
+            "starts_with(name, $1 || '/')",
             name,
         )
         return [(one, text.encode()) for one, text in rows]
@@ -316,6 +380,9 @@ class PostgreSQL(Engine):
         return [
             ("ok", f"PostgreSQL {self.link.version}, locks in the table {self.name}"),
             describe_skew(float(clock)),
-            ("ok", f"{FIRST_COME}; a lock survives a restart of the server and the end of a session"),
+            (
+                "ok",
+                f"{FIRST_COME}; a lock survives a restart of the server and the end of a session",
+            ),
             ("note", f"a step forward of the server's clock ends leases early; {FAILOVER}"),
         ]

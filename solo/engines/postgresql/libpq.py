@@ -1,4 +1,5 @@
-"""libpq, PostgreSQL's C library: the few functions that a Link calls. It has TLS, passwords and time limits.
+"""libpq, PostgreSQL's C library: the few functions that a Link calls. It has TLS, passwords and
+time limits.
 
 psycopg loads it too, but takes 150 ms more for what solo does not use.
 """
@@ -20,8 +21,8 @@ BAD = 1  # PQstatus
 FAILED, READING, WRITING, OK = 0, 1, 2, 3  # PQconnectPoll
 COMMAND_OK, TUPLES_OK = 1, 2  # PQresultStatus
 SQLSTATE, PRIMARY = b"CM"  # PQresultErrorField
-# The beginning of a PGnotify: the channel, a pid padded to a pointer's size, and the payload. Python 3.14 loads all of
-# ctypes for a Structure.
+# The beginning of a PGnotify: the channel, a pid padded to a pointer's size, and the payload.
+# Python 3.14 loads all of ctypes for a Structure.
 NOTIFICATION = Bytes * 3
 # By the type of the result, then those of the arguments.
 FUNCTIONS: "dict[tuple[Any, ...], str]" = {
@@ -46,23 +47,30 @@ class LibpqError(Exception):
 
 
 class Result:
-    """The answer to a query: its `rows` of bytes or None, or why it failed: its `message` and `code`, an SQLSTATE."""
+    """The answer to a query: its `rows` of bytes or None, or why it failed: its `message` and
+    `code`, an SQLSTATE.
+    """
 
     def __init__(self, address: int) -> None:
         self.is_ok = pq.PQresultStatus(address) in (COMMAND_OK, TUPLES_OK)
         columns = range(pq.PQnfields(address))
-        self.rows = [[read_value(address, row, at) for at in columns] for row in range(pq.PQntuples(address))]
+        self.rows = [
+            [read_value(address, row, at) for at in columns] for row in range(pq.PQntuples(address))
+        ]
         self.message = pq.PQresultErrorField(address, PRIMARY) or pq.PQresultErrorMessage(address)
         self.code = pq.PQresultErrorField(address, SQLSTATE)
         pq.PQclear(address)
 
 
 def start_connection(settings: bytes) -> int:
-    """Return the address of a connection that is being made with these settings, as of make_conninfo."""
+    """Return the address of a connection that is being made with these settings, as of
+    make_conninfo.
+    """
     address: int = pq.PQconnectStart(settings)
     if not address:
         raise MemoryError
-    # libpq prints notices to stderr. It now calls PQfreemem(NULL, text) instead, which does nothing.
+    # libpq prints notices to stderr. It now calls PQfreemem(NULL, text) instead, which does
+    # nothing.
     pq.PQsetNoticeProcessor(address, pq.PQfreemem, None)
     return address
 

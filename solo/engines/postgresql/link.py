@@ -1,4 +1,6 @@
-"""One session at a PostgreSQL server, by libpq's asynchronous calls: each ends by its deadline, and can be given up."""
+"""One session at a PostgreSQL server, by libpq's asynchronous calls: each ends by its deadline, and
+can be given up.
+"""
 
 import posix
 from hashlib import sha256
@@ -13,26 +15,30 @@ from solo.errors import SoloError, Unreachable, UsageError
 from solo.process.library import Bytes
 
 LONGEST_POLL = 1e6  # seconds
-# The limits of tcp(7). TCP_USER_TIMEOUT decides how long a silent session lives, not the number of probes.
+# The limits of tcp(7). TCP_USER_TIMEOUT decides how long a silent session lives, not the number of
+# probes.
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
-# libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is
-# full.
+# libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server
+# that starts, or is full.
 REFUSALS = (
     "definition of service|service file|invalid|authentication|password|pg_hba|"
     "does not exist|permission|not permitted|certificate|unknown ca|not support"
 ).split("|")
 FULL = ("too many", "slots are reserved")
 FULL_REMEDY = " (each holder and each waiter needs a connection: raise {})"
-# Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
+# Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks,
+# operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 
 
 class Link:
-    """A session at the first of a Target's hosts that accepts one and is no standby; its clock is ahead by `skew`.
+    """A session at the first of a Target's hosts that accepts one and is no standby; its clock is
+    ahead by `skew`.
 
-    `timeout` limits one query; `ttl` is how long we keep a session while the server is silent. `is_pooled` tells
-    whether a pooler is in between. `heard` are the notifications received. `is_busy` while an answer is outstanding.
+    `timeout` limits one query; `ttl` is how long we keep a session while the server is silent.
+    `is_pooled` tells whether a pooler is in between. `heard` are the notifications received.
+    `is_busy` while an answer is outstanding.
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
@@ -41,7 +47,8 @@ class Link:
         self.hosts = target.hosts
         self.timeout = timeout
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
-        self.has_address, self.skew = "hostaddr" in settings, 0.0
+        self.has_address = "hostaddr" in settings
+        self.skew = 0.0
         known = {
             **files,
             "sslmode": "verify-full" if target.cafile else None,
@@ -94,7 +101,9 @@ class Link:
         except BaseException:
             pq.PQfinish(connection)
             raise
-        self.connection, self.is_busy, self.heard = connection, False, []
+        self.connection = connection
+        self.is_busy = False
+        self.heard = []
         [[pid, is_standby, self.version, clock]] = self.ask(
             "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'),"
             " extract(epoch from clock_timestamp())",
@@ -116,27 +125,38 @@ class Link:
                 if pq.PQconnectionNeedsPassword(connection) or is_refusal(text):
                     raise SoloError(f"{self.where}: {text}")
                 raise Unreachable(f"cannot reach {self.where}: {text}")
-            if not self.wait_socket(connection, POLLIN if state == libpq.READING else POLLOUT, deadline):
+            if not self.wait_socket(
+                connection, POLLIN if state == libpq.READING else POLLOUT, deadline
+            ):
                 raise Unreachable(f"cannot reach {self.where}: no answer")
             state = pq.PQconnectPoll(connection)
         self.verify(connection, pq.PQsetnonblocking(connection, 1) == 0)
 
     def resolve(self, host: str, port: int, deadline: float) -> dict:
-        """Return libpq's settings for a host, with addresses, as libpq's own look-up has no timeout. Raises OSError."""
+        """Return libpq's settings for a host, with addresses, as libpq's own look-up has no
+        timeout. Raises OSError.
+        """
         if not host:
             return {}  # libpq knows: a service, PGHOST, or the socket of this machine
         if host[:1] in ("/", "@") or self.has_address or b"PGHOSTADDR" in posix.environ:
             return {"host": host, "port": port}
         addresses = [address[-1][0] for address in find_addresses(host, port, deadline)]
-        return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses), "port": port}
+        return {
+            "host": ",".join([host] * len(addresses)),
+            "hostaddr": ",".join(addresses),
+            "port": port,
+        }
 
     def close(self):
         if self.connection is not None:
             pq.PQfinish(self.connection)
-        self.connection, self.is_busy = None, False
+        self.connection = None
+        self.is_busy = False
 
     def ask(self, query: str, *values, deadline=None) -> list:
-        """Return the rows of the answer, each value a text or None. Raises Unreachable, SoloError."""
+        """Return the rows of the answer, each value a text or None. Raises Unreachable,
+        SoloError.
+        """
         deadline = monotonic() + self.timeout if deadline is None else deadline
         if self.is_busy:
             try:
@@ -158,7 +178,9 @@ class Link:
         self.is_busy = True
 
     def fetch(self, deadline: float):
-        """Return the rows that answer the query sent, or None at the deadline. Raises Unreachable, SoloError."""
+        """Return the rows that answer the query sent, or None at the deadline. Raises Unreachable,
+        SoloError.
+        """
         connection = self.connection
         while left := pq.PQflush(connection):
             self.verify(connection, left > 0)
@@ -216,12 +238,16 @@ class Link:
         return Unreachable(f"cannot reach {self.where}: {join_lines(text)}")
 
     def verify(self, connection: int, truth: object):
-        """Raise Unreachable with the last message of a connection unless a call returned the truth."""
+        """Raise Unreachable with the last message of a connection unless a call returned the
+        truth.
+        """
         if not truth:
             raise self.lose(get_message(connection))
 
     def wait_socket(self, connection: int, events: int, deadline: float) -> bool:
-        """Wait for one of the events at a connection's socket. Return False at the deadline. Raises Unreachable."""
+        """Wait for one of the events at a connection's socket. Return False at the deadline. Raises
+        Unreachable.
+        """
         poller, fd = poll(), pq.PQsocket(connection)
         if fd < 0:
             raise self.lose("the connection is closed")
@@ -230,7 +256,9 @@ class Link:
 
 
 def read_failure(text: str) -> str:
-    """Return the reason in libpq's text about a failed connection: a line for each address, and a question below it."""
+    """Return the reason in libpq's text about a failed connection: a line for each address, and a
+    question below it.
+    """
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")]
     last = lines[-1] if lines else "no reason given"
     return join_lines(last.partition(" failed: ")[2] or last)
@@ -261,7 +289,9 @@ def join_lines(text: str) -> str:
 
 
 def make_key(name: str) -> int:
-    """Return the advisory lock of a name: a signed bigint of 48 bits of a hash, then 16 zero bits."""
+    """Return the advisory lock of a name: a signed bigint of 48 bits of a hash, then 16 zero
+    bits.
+    """
     return int.from_bytes(hash_name(f"solo\0{name}")[:6], "big", signed=True) << 16
 
 

@@ -1,9 +1,10 @@
-"""The keys and settings of AWS, from where its own tools take them: the environment, files, a command, the host.
+"""The keys and settings of AWS, from where its own tools take them: the environment, files, a
+command, the host.
 
-Keys are sought in AWS's order: the target's user and password, the environment, a web identity, the profile, the
-container, the instance. Those that expire are read again before they do. A profile with a role or with SSO is refused,
-also if it has keys: they are not those of the role. `aws configure export-credentials`, as a credential_process, gets
-them.
+Keys are sought in AWS's order: the target's user and password, the environment, a web identity, the
+profile, the container, the instance. Those that expire are read again before they do. A profile
+with a role or with SSO is refused, also if it has keys: they are not those of the role. `aws
+configure export-credentials`, as a credential_process, gets them.
 """
 
 import posix
@@ -36,7 +37,9 @@ class Settings:
         self.profile = self.read_profile()
 
     def find(self, *names: str, key: str = "") -> str:
-        """Return the first of these variables that is set and not empty, else the profile's `key`, or ""."""
+        """Return the first of these variables that is set and not empty, else the profile's `key`,
+        or "".
+        """
         known = next((self.environment[name] for name in names if self.environment.get(name)), "")
         return known or key and self.profile.get(key, "")
 
@@ -49,10 +52,14 @@ class Settings:
 
     def read_profile(self) -> "dict[str, str]":
         config = read_ini(self.expand(self.find("AWS_CONFIG_FILE") or "~/.aws/config"))
-        shared = read_ini(self.expand(self.find("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"))
+        shared = read_ini(
+            self.expand(self.find("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials")
+        )
         name = self.name if self.name == "default" else f"profile {self.name}"
         if self.find("AWS_PROFILE") and name not in config and self.name not in shared:
-            raise SoloError(f"AWS_PROFILE: no profile {self.name} in ~/.aws/config or ~/.aws/credentials")
+            raise SoloError(
+                f"AWS_PROFILE: no profile {self.name} in ~/.aws/config or ~/.aws/credentials"
+            )
         profile = {**config.get(name, {}), **shared.get(self.name, {})}
         return {**profile, **config.get(f"services {profile.get('services')}", {})}
 
@@ -79,7 +86,9 @@ def read_ini(path: str) -> "dict[str, dict[str, str]]":
 
 
 def parse_ini(text: str) -> "dict[str, dict[str, str]]":
-    """Return {section: {key: value}}. A nested setting, which is indented, has the key `outer.inner`."""
+    """Return {section: {key: value}}. A nested setting, which is indented, has the key
+    `outer.inner`.
+    """
     sections: dict[str, dict[str, str]] = {}
     section: dict[str, str] = {}
     outer = ""
@@ -103,7 +112,9 @@ def find_keys(settings: Settings, timeout: float) -> Keys:
     """Return the keys to sign with. Raises SoloError, Unreachable."""
     identifier, secret = settings.find("AWS_ACCESS_KEY_ID"), settings.find("AWS_SECRET_ACCESS_KEY")
     if identifier and secret:
-        return Keys(identifier, secret, settings.find("AWS_SESSION_TOKEN") or None, None, "the environment")
+        return Keys(
+            identifier, secret, settings.find("AWS_SESSION_TOKEN") or None, None, "the environment"
+        )
     profile, where = settings.profile, f"profile {settings.name}"
     file = settings.find("AWS_WEB_IDENTITY_TOKEN_FILE")
     arn = settings.find("AWS_ROLE_ARN")
@@ -115,11 +126,14 @@ def find_keys(settings: Settings, timeout: float) -> Keys:
     if elsewhere:
         export = f"credential_process = aws configure export-credentials --profile {settings.name}"
         raise SoloError(
-            f"{where}: {elsewhere[0]}: solo assumes no role and asks no SSO (add a profile with `{export}`)"
+            f"{where}: {elsewhere[0]}: solo assumes no role and asks no SSO (add a profile with "
+            f"`{export}`)"
         )
     if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
         token = profile.get("aws_session_token") or None
-        return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token, None, where)
+        return Keys(
+            profile["aws_access_key_id"], profile["aws_secret_access_key"], token, None, where
+        )
     if profile.get("credential_process"):
         source = f"{where}: credential_process"
         return parse_keys(ask_program(profile["credential_process"], source, timeout), source)
@@ -133,7 +147,9 @@ def find_keys(settings: Settings, timeout: float) -> Keys:
 
 
 def make_missing(why: str) -> SoloError:
-    places = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials, or a role of the host"
+    places = (
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials, or a role of the host"
+    )
     return SoloError(f"cannot find access keys for --via s3{why} (set {places})")
 
 
@@ -152,30 +168,49 @@ def parse_keys(data: bytes, source: str) -> Keys:
         token = known.get("SessionToken", known.get("Token"))
         expires = known.get("Expiration")
         texts = [known["AccessKeyId"], known["SecretAccessKey"], *([token] if token else [])]
-        if not all(isinstance(text, str) and text.isascii() and text.isprintable() and text for text in texts):
+        if not all(
+            isinstance(text, str) and text.isascii() and text.isprintable() and text
+            for text in texts
+        ):
             raise ValueError("no keys")
-        return Keys(texts[0], texts[1], token or None, parse_date(expires) if expires else None, source)
+        return Keys(
+            texts[0], texts[1], token or None, parse_date(expires) if expires else None, source
+        )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise SoloError(f"{source}: its answer has no valid access keys: {type(error).__name__}") from None
+        raise SoloError(
+            f"{source}: its answer has no valid access keys: {type(error).__name__}"
+        ) from None
 
 
 def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
-    """Return the keys of a role for the token in a file, as on EKS. The request needs no signature."""
+    """Return the keys of a role for the token in a file, as on EKS. The request needs no
+    signature.
+    """
     region = settings.find_region() or "us-east-1"
-    has_fips = settings.is_set("use_fips_endpoint") and not region.startswith("us-gov-")  # all hosts there are FIPS
+    has_fips = settings.is_set("use_fips_endpoint") and not region.startswith(
+        "us-gov-"
+    )  # all hosts there are FIPS
     host = "sts-fips" if has_fips else "sts"
     default = f"https://{host}.{region}.amazonaws.com" + ".cn" * region.startswith("cn-")
-    url = settings.find("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL", key="sts.endpoint_url") or default
+    url = (
+        settings.find("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL", key="sts.endpoint_url") or default
+    )
     session = settings.find("AWS_ROLE_SESSION_NAME", key="role_session_name") or "solo"
     words = {"RoleArn": arn, "RoleSessionName": session, "WebIdentityToken": read_token(file)}
     body = f"Action=AssumeRoleWithWebIdentity&Version=2011-06-15&{format_query(words)}"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     status, data = fetch("POST", url, headers, monotonic() + timeout, body, settings)
-    known = {name: find_text(data, name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")}
+    known = {
+        name: find_text(data, name)
+        for name in ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+    }
     if status != 200:
         code = find_text(data, "Code") or f"HTTP {status}"
         kind = Unreachable if status >= 500 else SoloError
-        raise kind(f"{url}: {code}: {' '.join(find_text(data, 'Message').split())} (role {arn}, token {file})")
+        raise kind(
+            f"{url}: {code}: {' '.join(find_text(data, 'Message').split())} (role {arn}, token "
+            f"{file})"
+        )
     return parse_keys(json.dumps(known).encode(), "the web identity")
 
 
@@ -185,7 +220,9 @@ def ask_container(settings: Settings, url: str, timeout: float) -> Keys:
     if not token.isprintable():
         raise SoloError("AWS_CONTAINER_AUTHORIZATION_TOKEN: not one line")
     headers = {"Authorization": token} if token else {}
-    return parse_keys(fetch_body("GET", url, headers, monotonic() + timeout), "the container's credentials")
+    return parse_keys(
+        fetch_body("GET", url, headers, monotonic() + timeout), "the container's credentials"
+    )
 
 
 def ask_instance(settings: Settings, timeout: float) -> Keys:
@@ -194,12 +231,16 @@ def ask_instance(settings: Settings, timeout: float) -> Keys:
     deadline = monotonic() + min(timeout, INSTANCE_TIMEOUT)
     try:
         life = {"X-aws-ec2-metadata-token-ttl-seconds": TOKEN_LIFE}
-        token = fetch_body("PUT", base + "/latest/api/token", life, deadline).decode("latin-1").strip()
+        token = (
+            fetch_body("PUT", base + "/latest/api/token", life, deadline).decode("latin-1").strip()
+        )
         headers = {"X-aws-ec2-metadata-token": token}
         role = fetch_body("GET", base + ROLES, headers, deadline).decode("latin-1").split()[:1]
         if not role or not token.isprintable():
             raise make_missing(": the instance has no role")
-        return parse_keys(fetch_body("GET", base + ROLES + role[0], headers, deadline), "the instance's role")
+        return parse_keys(
+            fetch_body("GET", base + ROLES + role[0], headers, deadline), "the instance's role"
+        )
     except Unreachable as error:
         raise make_missing(f", and {error}") from None
 
@@ -212,9 +253,16 @@ def fetch_body(method: str, url: str, headers: Headers, deadline: float) -> byte
 
 
 def fetch(
-    method: str, url: str, headers: Headers, deadline: float, body: str = "", settings: "Settings | None" = None
+    method: str,
+    url: str,
+    headers: Headers,
+    deadline: float,
+    body: str = "",
+    settings: "Settings | None" = None,
 ) -> "tuple[int, bytes]":
-    """Return an answer's status and body. With `settings` it may be over TLS, and by a proxy. Raises Unreachable, SoloError."""
+    """Return an answer's status and body. With `settings` it may be over TLS, and by a proxy.
+    Raises Unreachable, SoloError.
+    """
     scheme, _, rest = url.partition("://")
     netloc, slash, path = rest.partition("/")
     tls = None
@@ -226,9 +274,15 @@ def fetch(
         cafile = settings.find("AWS_CA_BUNDLE") or None
         tls = network.make_tls(network.Target(scheme, [(host, port)], "", {}, url, cafile=cafile))
     if scheme != "http" and tls is None or not host or not url.isprintable() or " " in url:
-        raise SoloError(f"{url}: not a URL of credentials (like http://169.254.170.23/v1/credentials)")
+        raise SoloError(
+            f"{url}: not a URL of credentials (like http://169.254.170.23/v1/credentials)"
+        )
     try:
-        one = network.dial(host, port, deadline) if settings is None else dial(settings.find, host, port, deadline, tls)
+        one = (
+            network.dial(host, port, deadline)
+            if settings is None
+            else dial(settings.find, host, port, deadline, tls)
+        )
         connection = Connection(network.Timed(one, deadline), netloc)
         try:
             connection.request(method, slash + path or "/", body, headers)

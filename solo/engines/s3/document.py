@@ -1,10 +1,11 @@
 """The text of a name's object, in JSON. Pure functions.
 
-`counter` is the number of the last entry, which outlives it: tokens grow. `write` is a random word of each write, so
-that no two writes have the same ETag. `proven` is where the store was seen to honour conditions (objects.py), or "": a copy of
-the object in another store proves nothing there. An entry's `renewals` counts its renewals; `renewed` is their time by the store's
-clock, for views. An entry `waits` until a renewal, conditional as every PUT, has said that it holds the name: only then its
-command begins. Earlier versions do not write that; their entries count as holding.
+`counter` is the number of the last entry, which outlives it: tokens grow. `write` is a random word
+of each write, so that no two writes have the same ETag. `proven` is where the store was seen to
+honour conditions (objects.py), or "": a copy of the object in another store proves nothing there.
+An entry's `renewals` counts its renewals; `renewed` is their time by the store's clock, for views.
+An entry `waits` until a renewal, conditional as every PUT, has said that it holds the name: only
+then its command begins. Earlier versions do not write that; their entries count as holding.
 """
 
 import posix
@@ -20,11 +21,18 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MISSED = 3  # periods without a renewal of an entry that waits
-FIELDS = ("owner", str), ("number", int), ("renewals", int), ("asked", str)  # whose types are verified
+FIELDS = (
+    ("owner", str),
+    ("number", int),
+    ("renewals", int),
+    ("asked", str),
+)  # whose types are verified
 
 
 class Stored(NamedTuple):
-    """An entry as stored. `record` is an EntryRecord as a value of JSON; `asked` is who asks the owner to end, or ""."""
+    """An entry as stored. `record` is an EntryRecord as a value of JSON; `asked` is who asks the
+    owner to end, or "".
+    """
 
     owner: str
     number: int
@@ -39,7 +47,9 @@ class Stored(NamedTuple):
     def proof(self) -> float:
         """For how many seconds a contender must see no renewal before it may remove the entry."""
         if self.waits:
-            return self.ttl / RENEWALS * MISSED  # no command of it runs: a live owner only joins again
+            return (
+                self.ttl / RENEWALS * MISSED
+            )  # no command of it runs: a live owner only joins again
         return self.ttl * (1 + RATE)
 
     @property
@@ -61,7 +71,9 @@ class Document(NamedTuple):
 
     def put(self, new: Stored) -> "Document":
         """Replace the entry of the same owner."""
-        return self._replace(queue=tuple(new if old.owner == new.owner else old for old in self.queue))
+        return self._replace(
+            queue=tuple(new if old.owner == new.owner else old for old in self.queue)
+        )
 
     def format(self) -> str:
         queue = [dict(zip(Stored._fields, stored)) for stored in self.queue]
@@ -88,7 +100,11 @@ def parse_document(data: bytes) -> Document:
 
 def parse_stored(value: "dict[str, Any]") -> Stored:
     known = {field: expect(kind, value[field]) for field, kind in FIELDS}
-    ttl, renewed, waits = float(value["ttl"]), float(value["renewed"]), expect(bool, value.get("waits", False))
+    ttl, renewed, waits = (
+        float(value["ttl"]),
+        float(value["renewed"]),
+        expect(bool, value.get("waits", False)),
+    )
     stored = Stored(ttl=ttl, renewed=renewed, record=value["record"], waits=waits, **known)
     if not 0 < stored.ttl <= LONGEST or not abs(stored.renewed) < float("inf"):
         raise ValueError("not a time")

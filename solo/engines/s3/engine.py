@@ -1,33 +1,41 @@
-"""An object store with conditional writes: Amazon S3 and what speaks its protocol. No server keeps time for us.
+"""An object store with conditional writes: Amazon S3 and what speaks its protocol. No server keeps
+time for us.
 
-One object per name, PREFIX/NAME.json, has the whole queue. Every change of it is a GET and a PUT with If-Match, or
-If-None-Match for the first one, so changes are in one order and none is lost. The random word in each document keeps
-an old ETag from coming back. A store is first proved to honour these conditions (objects.py). An object per entry
-would need a listing per look, which costs as much as a PUT, and a second protocol for the order.
+One object per name, PREFIX/NAME.json, has the whole queue. Every change of it is a GET and a PUT
+with If-Match, or If-None-Match for the first one, so changes are in one order and none is lost. The
+random word in each document keeps an old ETag from coming back. A store is first proved to honour
+these conditions (objects.py). An object per entry would need a listing per look, which costs as
+much as a PUT, and a second protocol for the order.
 
-The rule. A renewal increments the entry's `renewals`. A contender that has seen one and the same (owner, number,
-renewals) for ttl (1 + RATE) by its own boot clock, since the answer of the first GET that showed it, may remove the
-entry, by a PUT with If-Match. Then the holder's command is dead, as lease.py demands:
+The rule. A renewal increments the entry's `renewals`. A contender that has seen one and the same
+(owner, number, renewals) for ttl (1 + RATE) by its own boot clock, since the answer of the first
+GET that showed it, may remove the entry, by a PUT with If-Match. Then the holder's command is dead,
+as lease.py demands:
 
-    The holder sent the renewal at s, by real time, and a PUT takes effect after it was sent. So each answer that shows
-    it comes after s, and no contender begins to count before s. If no clock's rate is wrong by more than RATE, counting
-    ends after s + ttl. The command is dead by its own clock at s + ttl (1 - RATE) - LATENCY, thus before s + ttl. If a
-    later renewal took effect before the removal, the ETag differs, and the removal fails. If the removal took effect
-    first, the renewal fails, so it never moved the deadline.
+    The holder sent the renewal at s, by real time, and a PUT takes effect after it was sent. So
+    each answer that shows it comes after s, and no contender begins to count before s. If no
+    clock's rate is wrong by more than RATE, counting ends after s + ttl. The command is dead by its
+    own clock at s + ttl (1 - RATE) - LATENCY, thus before s + ttl. If a later renewal took effect
+    before the removal, the ETag differs, and the removal fails. If the removal took effect first,
+    the renewal fails, so it never moved the deadline.
 
-An entry that waits may be removed sooner, after MISSED of its periods: no command of it runs, and none will, as the renewal
-that says that it holds the name, by a PUT with If-Match, fails after the removal. A slow waiter then joins again.
+An entry that waits may be removed sooner, after MISSED of its periods: no command of it runs, and
+none will, as the renewal that says that it holds the name, by a PUT with If-Match, fails after the
+removal. A slow waiter then joins again.
 
-A PUT without an answer may have taken effect, or may do so later. Therefore `s` counts only if a PUT sent after s was
-answered; a document that shows a renewal proves nothing, as an earlier try may have written it. objects.py has the rest.
+A PUT without an answer may have taken effect, or may do so later. Therefore `s` counts only if a
+PUT sent after s was answered; a document that shows a renewal proves nothing, as an earlier try may
+have written it. objects.py has the rest.
 
-All changes of a name compete for one object, and no crowd may cost a holder its lease. So a waiter renews, and looks, the
-more seldom the more waiters are before it. Its entry's ttl says so: if it dies there, the proof of that takes longer,
-but its turn would have come later too. Only a holder and the first waiter repeat a refused PUT soon; the others
-write nothing when the holder's renewal is due.
+All changes of a name compete for one object, and no crowd may cost a holder its lease. So a waiter
+renews, and looks, the more seldom the more waiters are before it. Its entry's ttl says so: if it
+dies there, the proof of that takes longer, but its turn would have come later too. Only a holder
+and the first waiter repeat a refused PUT soon; the others write nothing when the holder's renewal
+is due.
 
-No wall clock takes part. An entry's `renewed`, by the store's clock, is a hint: views do not show what has long not been
-renewed, and a contender without --wait waits for the end of such an entry instead of being busy.
+No wall clock takes part. An entry's `renewed`, by the store's clock, is a hint: views do not show
+what has long not been renewed, and a contender without --wait waits for the end of such an entry
+instead of being busy.
 """
 
 from time import monotonic, sleep, time
@@ -112,11 +120,15 @@ class S3(queue.Engine):
         if self.period > self.ttl / RENEWALS:  # there is time
             deadline, yields = sent + self.period, self.yields
         if not self.joined:
-            self.objects.repeat(deadline, "GET", self.objects.prefix + PROBE, {})  # `solo doctor` measures it
+            self.objects.repeat(
+                deadline, "GET", self.objects.prefix + PROBE, {}
+            )  # `solo doctor` measures it
         asker = ""
         for name in self.joined:
             self.forget_stale(name)
-            stored = self.find_own(self.objects.change(name, self.make_renewal(name), deadline, yields).document)
+            stored = self.find_own(
+                self.objects.change(name, self.make_renewal(name), deadline, yields).document
+            )
             if name in self.entries:
                 self.objects.fresh.discard(name)  # a holder's next look comes a period later
             self.stale_records.discard(name)
@@ -126,7 +138,9 @@ class S3(queue.Engine):
         return asker or None
 
     def forget_stale(self, name: str) -> None:
-        """Forget the state of a queue that its other contenders have probably changed: a PUT would be refused."""
+        """Forget the state of a queue that its other contenders have probably changed: a PUT would
+        be refused.
+        """
         state = self.objects.states.get(name)
         if name not in self.objects.fresh and state is not None and len(state.document.queue) > 1:
             del self.objects.states[name]
@@ -145,18 +159,25 @@ class S3(queue.Engine):
         return change
 
     def find_rank(self, name: str, document: Document) -> int:
-        """Return our place among the waiters, 1 for the first one, and for a holder; without an entry that of the next one."""
+        """Return our place among the waiters, 1 for the first one, and for a holder; without an
+        entry that of the next one.
+        """
         if name in self.entries:
             return 1
         entries = queue.mark_holds(self.make_entries(name, document))
-        at = next((at for at, stored in enumerate(document.queue) if stored.owner == self.owner), len(entries))
+        at = next(
+            (at for at, stored in enumerate(document.queue) if stored.owner == self.owner),
+            len(entries),
+        )
         is_held = at < len(entries) and entries[at].is_held
         return 1 if is_held else 1 + queue.count_waiters(entries[:at])
 
     def yields(self, name: str, document: Document) -> float:
-        """Return for how many seconds only the first holder should write, as its renewal is due by the store's clock.
+        """Return for how many seconds only the first holder should write, as its renewal is due by
+        the store's clock.
 
-        Never for a holder or the first waiter: by this document we may have become one, whose turn must not be late.
+        Never for a holder or the first waiter: by this document we may have become one, whose turn
+        must not be late.
         """
         if self.find_rank(name, document) == 1:
             return 0.0
@@ -164,8 +185,13 @@ class S3(queue.Engine):
         # A holder that has just waited has the longer ttl of its former place until it renews.
         age, ttl = self.store.read_clock() - first.renewed, min(first.ttl, self.ttl)
         period = ttl / RENEWALS
-        # Not until a moment: a poll of each waiter in a crowd would cost more requests than its write.
-        return max(0.0, period - age) + pick_between(0, period / 2) if period / 2 < age < ttl / 2 else 0.0
+        # Not until a moment: a poll of each waiter in a crowd would cost more requests than its
+        # write.
+        return (
+            max(0.0, period - age) + pick_between(0, period / 2)
+            if period / 2 < age < ttl / 2
+            else 0.0
+        )
 
     def find_own(self, document: Document) -> Stored:
         own = document.find(self.owner)
@@ -180,16 +206,25 @@ class S3(queue.Engine):
             for name in list(self.joined):
                 self.remove_own(name, end)
         finally:
-            self.owner, self.joined, self.entries, self.lives = make_word(), [], {}, {}
+            self.owner = make_word()
+            self.joined = []
+            self.entries = {}
+            self.lives = {}
             self.stale_records.clear()
             self.store.hang_up()
 
     def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
-        """As Engine.acquire. A contender whose wait is over is busy without an entry, which saves two PUTs."""
+        """As Engine.acquire. A contender whose wait is over is busy without an entry, which saves
+        two PUTs.
+        """
         entries = queue.ask_until_answered(wait, self.read_queue, name)
-        obstacles, stale = queue.find_obstacles(queue.mark_holds(entries), record.claim), self.find_stale(name)
+        obstacles, stale = (
+            queue.find_obstacles(queue.mark_holds(entries), record.claim),
+            self.find_stale(name),
+        )
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
-            # Their hosts are probably dead: wait for the proof, which no later contender would wait for either.
+            # Their hosts are probably dead: wait for the proof, which no later contender would wait
+            # for either.
             longest = max(stale[entry.key] for entry in obstacles) + 2 * POLL[1]
             wait = extend(wait, longest, name, obstacles[0].record.host)
         elif obstacles and wait.deadline <= monotonic():
@@ -202,7 +237,9 @@ class S3(queue.Engine):
             raise Busy(f"busy: {error}") from None
 
     def find_stale(self, name: str) -> "dict[str, float]":
-        """Return the proof of each entry that has not been renewed in time, if the store's clock is right, by key."""
+        """Return the proof of each entry that has not been renewed in time, if the store's clock is
+        right, by key.
+        """
         now = self.store.read_clock()
         return {
             self.make_entry_key(name, stored): stored.proof
@@ -218,7 +255,16 @@ class S3(queue.Engine):
             if document.find(self.owner) is not None:
                 return document
             number = document.counter + 1
-            new = Stored(self.owner, number, 0, self.ttl, self.store.read_clock(), "", self.pack(record), True)
+            new = Stored(
+                self.owner,
+                number,
+                0,
+                self.ttl,
+                self.store.read_clock(),
+                "",
+                self.pack(record),
+                True,
+            )
             document = document._replace(counter=number, queue=(*document.queue, new))
             return document.put(new._replace(ttl=self.ttl * self.find_rank(name, document)))
 
@@ -235,7 +281,9 @@ class S3(queue.Engine):
 
     def remove_own(self, name: str, end: float) -> None:
         self.forget_stale(name)
-        self.objects.change(name, lambda document: drop(document, lambda stored: stored.owner == self.owner), end)
+        self.objects.change(
+            name, lambda document: drop(document, lambda stored: stored.owner == self.owner), end
+        )
 
     def rewrite(self, entry: Entry) -> None:
         def change(document: Document) -> Document:
@@ -256,7 +304,9 @@ class S3(queue.Engine):
         self.objects.fresh.discard(name)
         dead = self.find_dead(name)
         if dead:
-            self.objects.change(name, lambda document: drop(document, lambda stored: stored.mark in dead))
+            self.objects.change(
+                name, lambda document: drop(document, lambda stored: stored.mark in dead)
+            )
         self.queues[name] = self.make_entries(name, self.objects.states[name].document)
         return self.queues[name]
 
@@ -281,7 +331,10 @@ class S3(queue.Engine):
             self.objects.read(name)
 
     def make_entries(self, name: str, document: Document) -> "list[Entry]":
-        records = [parse_entry_record(json.dumps(stored.record).encode(), self.skew) for stored in document.queue]
+        records = [
+            parse_entry_record(json.dumps(stored.record).encode(), self.skew)
+            for stored in document.queue
+        ]
         return [
             Entry(name, self.make_entry_key(name, stored), stored.number, record)
             for stored, record in zip(document.queue, records)
@@ -316,7 +369,9 @@ class S3(queue.Engine):
 
     def remove(self, entry: Entry) -> None:
         owner = entry.key.rpartition("#")[2]
-        self.objects.change(entry.name, lambda document: drop(document, lambda stored: stored.owner == owner))
+        self.objects.change(
+            entry.name, lambda document: drop(document, lambda stored: stored.owner == owner)
+        )
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:
         owner = entry.key.rpartition("#")[2]
@@ -346,7 +401,11 @@ class S3(queue.Engine):
             ("ok", f"conditional writes: of {2 * losses} racing PUTs {losses} were refused"),
             describe_skew(self.store.read_clock()),
             ("ok", f"{FIRST_COME}; waiters ask every {sum(POLL) / 2:g}s"),
-            ("note", f"after the death of a host its names are free once a waiter has seen that for {proof}"),
+            (
+                "note",
+                "after the death of a host its names are free once a waiter has seen that for "
+                f"{proof}",
+            ),
         ]
         try:
             self.store.ask("DELETE", key, {})
@@ -374,6 +433,12 @@ def drop(document: Document, is_over: "Callable[[Stored], bool]") -> Document:
 
 
 def summarize(entries: "list[Entry]", key: "str | None") -> "list[Any]":
-    """Return what a waiter for the entry `key`, None for any, needs to know of a queue's entries."""
+    """Return what a waiter for the entry `key`, None for any, needs to know of a queue's
+    entries.
+    """
     # The number too: an owner that lost its place joins again, behind us, with the same key.
-    return [(entry.key, entry.number, entry.record.slot) for entry in entries if key in (None, entry.key)]
+    return [
+        (entry.key, entry.number, entry.record.slot)
+        for entry in entries
+        if key in (None, entry.key)
+    ]

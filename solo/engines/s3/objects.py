@@ -1,12 +1,14 @@
-"""The objects of names in a bucket, and their changes: a GET, then a PUT that only replaces what was read.
+"""The objects of names in a bucket, and their changes: a GET, then a PUT that only replaces what
+was read.
 
-A store that ignores conditions would let two contenders hold a name. So the first PUT of a document must be preceded by
-a proof: the store refuses a PUT to an object that exists, and one with a wrong ETag. The proof writes to an object of its
-own, which has no queue to lose. Only then a PUT says in the document where it was proven, and spares later contenders
-the proof; until a document does, every contender proves it anew.
+A store that ignores conditions would let two contenders hold a name. So the first PUT of a document
+must be preceded by a proof: the store refuses a PUT to an object that exists, and one with a wrong
+ETag. The proof writes to an object of its own, which has no queue to lose. Only then a PUT says in
+the document where it was proven, and spares later contenders the proof; until a document does,
+every contender proves it anew.
 
-A PUT without an answer may have taken effect, or may do so later. Then we read again, and write even what needs no
-change unless the ETag has changed: from then on the lost PUT can only fail.
+A PUT without an answer may have taken effect, or may do so later. Then we read again, and write
+even what needs no change unless the ETag has changed: from then on the lost PUT can only fail.
 """
 
 import posix
@@ -47,16 +49,26 @@ class State(NamedTuple):
 
 
 class Objects:
-    """The objects below the prefix of a target. `states` are those of names as last read or written."""
+    """The objects below the prefix of a target. `states` are those of names as last read or
+    written.
+    """
 
     def __init__(self, target: Target, timeout: float) -> None:
         self.where: str = target.shown
         self.store = Store(target, timeout)
-        self.prefix = "".join(f"{quote(part)}/" for part in (target.path or PREFIX).split("/") if part)
+        self.prefix = "".join(
+            f"{quote(part)}/" for part in (target.path or PREFIX).split("/") if part
+        )
         self.states: dict[str, State] = {}
-        self.fresh: set[str] = set()  # names whose state we have just read or written: no need to read it
-        self.lost: dict[str, str] = {}  # the ETag that a PUT without an answer was to replace, by name
-        self.seen: dict[str, dict[tuple[str, int, int], float]] = {}  # when each mark was first seen, by name
+        self.fresh: set[str] = (
+            set()
+        )  # names whose state we have just read or written: no need to read it
+        self.lost: dict[
+            str, str
+        ] = {}  # the ETag that a PUT without an answer was to replace, by name
+        self.seen: dict[
+            str, dict[tuple[str, int, int], float]
+        ] = {}  # when each mark was first seen, by name
         self.is_quoted = True  # Ceph 16 wants the ETag of If-Match without quotes
         self.proven = ""  # what this process has proved
         self.pace = 1.0  # how much more seldom waiters ask
@@ -90,7 +102,9 @@ class Objects:
         self.observe(name, state.document)
         return state
 
-    def repeat(self, deadline: float, method: str, key: str, headers: "dict[str, str]", body: str = "") -> Reply:
+    def repeat(
+        self, deadline: float, method: str, key: str, headers: "dict[str, str]", body: str = ""
+    ) -> Reply:
         """Return the answer. Asks again if the store is busy, or has closed an idle connection."""
         attempt = 0
         while True:
@@ -108,8 +122,12 @@ class Objects:
             attempt += 1
             self.back_off(attempt, deadline, reply)
 
-    def back_off(self, attempt: int, deadline: float, reply: Reply, longest: float = LONGEST_PAUSE) -> None:
-        """Sleep before the next try, the longer the more there were. Raises Unreachable if the time is over."""
+    def back_off(
+        self, attempt: int, deadline: float, reply: Reply, longest: float = LONGEST_PAUSE
+    ) -> None:
+        """Sleep before the next try, the longer the more there were. Raises Unreachable if the time
+        is over.
+        """
         if reply.status in BUSY:
             self.pace = min(self.pace * 2, SLOWEST)
         # A store that answers slowly may have too much to do.
@@ -122,7 +140,9 @@ class Objects:
             raise Unreachable(f"cannot reach {self.where}: {reply.describe()}")
 
     def explain_refusal(self, reply: Reply) -> str:
-        return f"{self.where}: other contenders change the queue at the same time: {reply.describe()}"
+        return (
+            f"{self.where}: other contenders change the queue at the same time: {reply.describe()}"
+        )
 
     def parse(self, name: str, reply: Reply) -> Document:
         if not reply.etag:
@@ -133,12 +153,19 @@ class Objects:
             why = f"the object {self.make_key(name)} has no queue of solo: {error}"
             raise Foreign(f"{self.where}: {why} (remove the object)") from None
 
-    def change(self, name: str, change: "Change", end: "float | None" = None, yields: "Yields | None" = None) -> State:
+    def change(
+        self,
+        name: str,
+        change: "Change",
+        end: "float | None" = None,
+        yields: "Yields | None" = None,
+    ) -> State:
         """Replace the document by what `change` returns for it, and return the state then.
 
-        `change` may be called again, on the document that another contender or our own unanswered PUT wrote; what it raises
-        is raised. Nothing is written if it returns its argument. A refused PUT is repeated until `end`. Before a PUT we wait
-        as long as `yields` returns, if the PUT still has its time then, and the other pauses are longer with it. Raises
+        `change` may be called again, on the document that another contender or our own unanswered
+        PUT wrote; what it raises is raised. Nothing is written if it returns its argument. A
+        refused PUT is repeated until `end`. Before a PUT we wait as long as `yields` returns, if
+        the PUT still has its time then, and the other pauses are longer with it. Raises
         Unreachable, SoloError.
         """
         end = self.find_deadline() if end is None else end
@@ -146,11 +173,15 @@ class Objects:
         try:
             return self.repeat_change(name, change, end, yields)
         except Unreachable:
-            if self.refusal and monotonic() >= end:  # the last request had less than its time: it proves nothing
+            if (
+                self.refusal and monotonic() >= end
+            ):  # the last request had less than its time: it proves nothing
                 raise Contended(self.refusal) from None
             raise
 
-    def repeat_change(self, name: str, change: "Change", end: float, yields: "Yields | None") -> State:
+    def repeat_change(
+        self, name: str, change: "Change", end: float, yields: "Yields | None"
+    ) -> State:
         attempt, longest = 0, LONGEST_PAUSE if yields is None else LONGEST_YIELD
         while True:
             deadline = min(end, self.find_deadline())
@@ -174,7 +205,9 @@ class Objects:
             if reply.status == 200:
                 return self.states[name]
             attempt += 1
-            self.refusal = self.explain_refusal(reply) if reply.status in (CONFLICT, REFUSED) else ""
+            self.refusal = (
+                self.explain_refusal(reply) if reply.status in (CONFLICT, REFUSED) else ""
+            )
             self.back_off(attempt, end, reply, longest)
             deadline = min(end, self.find_deadline())
             if reply.status == REFUSED and self.read(name, deadline).etag == state.etag != ABSENT:
@@ -188,7 +221,9 @@ class Objects:
         self.lost[name] = state.etag
         text = document.format()
         begin = monotonic()
-        reply = self.store.ask("PUT", self.make_key(name), self.expect(state.etag), text, deadline=deadline)
+        reply = self.store.ask(
+            "PUT", self.make_key(name), self.expect(state.etag), text, deadline=deadline
+        )
         self.delay = monotonic() - begin
         if reply.status in (REFUSED, MISSING):
             del self.lost[name]
@@ -208,25 +243,32 @@ class Objects:
         return {"If-Match": format_etag(etag, self.is_quoted)}
 
     def describe_proof(self, is_quoted: bool) -> str:
-        """Return what `prove` proves: that this bucket, by this address, honours conditions in this form."""
+        """Return what `prove` proves: that this bucket, by this address, honours conditions in this
+        form.
+        """
         return f"{self.store.netloc}{self.store.root} {format_etag('ETag', is_quoted)}"
 
     def prove(self, state: State, deadline: "float | None" = None) -> str:
-        """Verify that the store honours conditions, unless `state` or this process knows. Return the proof.
+        """Verify that the store honours conditions, unless `state` or this process knows. Return
+        the proof.
 
-        Without a deadline each PUT has its own one, as before a hold: a renewal has no time for them. Raises SoloError,
-        Unreachable.
+        Without a deadline each PUT has its own one, as before a hold: a renewal has no time for
+        them. Raises SoloError, Unreachable.
         """
         proof = self.describe_proof(self.is_quoted)
         if proof not in (state.document.proven, self.proven):
-            is_there = self.is_refused(ABSENT, deadline) or self.is_refused(ABSENT, deadline)  # the first may create it
+            is_there = self.is_refused(ABSENT, deadline) or self.is_refused(
+                ABSENT, deadline
+            )  # the first may create it
             if not is_there or not self.is_refused(WRONG, deadline):
                 raise SoloError(f"{self.where}: {UNSAFE}")
         self.proven = proof
         return proof
 
     def is_refused(self, etag: str, deadline: "float | None") -> bool:
-        """Return whether a PUT that replaces this ETag only is refused for that reason. Any other refusal is repeated."""
+        """Return whether a PUT that replaces this ETag only is refused for that reason. Any other
+        refusal is repeated.
+        """
         deadline = self.find_deadline() if deadline is None else deadline
         reply = self.repeat(deadline, "PUT", f"{self.prefix}{PROOF}", self.expect(etag), PROOF)
         return reply.status in (REFUSED, MISSING)
@@ -249,7 +291,9 @@ class Objects:
                 return names
 
     def race(self, key: str) -> int:
-        """Return how often one of two racing PUTs was refused. Raises SoloError if both succeed, Unreachable if none does."""
+        """Return how often one of two racing PUTs was refused. Raises SoloError if both succeed,
+        Unreachable if none does.
+        """
         from concurrent.futures import ThreadPoolExecutor
 
         stores = self.store, Store(self.store.target, self.store.timeout)
@@ -259,7 +303,10 @@ class Objects:
             for _ in range(ROUNDS + 1):
                 texts = [f"{make_word()}\n" for _ in stores]
                 wanted = self.expect(etag)
-                asked = [pool.submit(store.ask, "PUT", key, wanted, text) for store, text in zip(stores, texts)]
+                asked = [
+                    pool.submit(store.ask, "PUT", key, wanted, text)
+                    for store, text in zip(stores, texts)
+                ]
                 replies = [one.result() for one in asked]
                 won = [text for text, reply in zip(texts, replies) if reply.status == 200]
                 there = self.repeat(self.find_deadline(), "GET", key, {})
@@ -302,7 +349,9 @@ def parse_names(text: str, prefix: str) -> "list[str]":
     for key in find_texts(text, "Key"):
         first, *others = key[len(prefix) : -len(SUFFIX)].encode().split(b"%")
         try:
-            name = decode(first + b"".join(bytes([int(other[:2], 16)]) + other[2:] for other in others))
+            name = decode(
+                first + b"".join(bytes([int(other[:2], 16)]) + other[2:] for other in others)
+            )
         except ValueError:
             continue
         if make_key(prefix, name) == key and name and not name.startswith("."):

@@ -15,7 +15,9 @@ UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 
 
 class Keys(NamedTuple):
-    """Access keys of one principal; `expires` is in seconds since the epoch, None for never; `source` names them in messages."""
+    """Access keys of one principal; `expires` is in seconds since the epoch, None for never;
+    `source` names them in messages.
+    """
 
     identifier: str
     secret: str
@@ -36,11 +38,17 @@ def format_query(parameters: "dict[str, str]") -> str:
 
 
 def sign(
-    keys: Keys, region: str, moment: float, request: "tuple[str, str, str, str]", headers: "dict[str, str]", body: bytes
+    keys: Keys,
+    region: str,
+    moment: float,
+    request: "tuple[str, str, str, str]",
+    headers: "dict[str, str]",
+    body: bytes,
 ) -> "dict[str, str]":
     """Return the headers that a request needs, with its signature.
 
-    `request` is (method, host, path, query), both quoted; `headers` are its others, and are signed too.
+    `request` is (method, host, path, query), both quoted; `headers` are its others, and are signed
+    too.
     """
     method, host, path, query = request
     stamp = strftime("%Y%m%dT%H%M%SZ", gmtime(moment))
@@ -48,7 +56,9 @@ def sign(
     added: dict[str, str | None] = {"x-amz-content-sha256": digest, "x-amz-date": stamp}
     added["x-amz-security-token"] = keys.token
     wanted = {**headers, **{name: value for name, value in added.items() if value}}
-    signed = sorted((name.lower(), " ".join(value.split())) for name, value in {**wanted, "host": host}.items())
+    signed = sorted(
+        (name.lower(), " ".join(value.split())) for name, value in {**wanted, "host": host}.items()
+    )
     names = ";".join(name for name, _ in signed)
     lines = [method, path, query, *(f"{name}:{value}" for name, value in signed), "", names, digest]
     scope = f"{stamp[:8]}/{region}/{SERVICE}/aws4_request"
@@ -58,5 +68,7 @@ def sign(
         key = hmac(key, word.encode(), "sha256")
     signature = hmac(key, text.encode(), "sha256").hex()
     credential = f"Credential={keys.identifier}/{scope}"
-    wanted["Authorization"] = f"{ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"
+    wanted["Authorization"] = (
+        f"{ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"
+    )
     return wanted

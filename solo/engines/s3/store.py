@@ -1,7 +1,7 @@
 """Requests to one bucket of an object store: signed, each within its deadline.
 
-After its first answer the store's clock is read from the `Date` of each answer and our boot clock, for signatures and
-views only. No lock depends on it.
+After its first answer the store's clock is read from the `Date` of each answer and our boot clock,
+for signatures and views only. No lock depends on it.
 """
 
 from _thread import allocate_lock
@@ -22,7 +22,13 @@ LARGEST = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
 EARLY = 300.0  # seconds before their end the keys are read again
 PATIENCE, REST = 30.0, 5.0  # seconds: for reading keys without a lease; between two readings
-OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (200, 204), 304, 404, 409, 412  # a CONFLICT may succeed if repeated
+OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (
+    (200, 204),
+    304,
+    404,
+    409,
+    412,
+)  # a CONFLICT may succeed if repeated
 BUSY = (429, 500, 502, 503, 504)
 EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
 SKEWED = "RequestTimeTooSkewed"
@@ -48,14 +54,22 @@ class Reply(NamedTuple):
 
 
 class Store:
-    """A bucket. `clock` is how far the store's wall clock is ahead of our boot clock; None before its first answer."""
+    """A bucket. `clock` is how far the store's wall clock is ahead of our boot clock; None before
+    its first answer.
+    """
 
     def __init__(self, target: network.Target, timeout: float) -> None:
         self.where = shown = target.shown
         if len(target.hosts) > 1 or target.hosts[0][1] != 443 or ":" in target.hosts[0][0]:
-            raise UsageError(f"--via {shown}: not one bucket (like s3://bucket/prefix?endpoint=https://host:9000)")
+            raise UsageError(
+                f"--via {shown}: not one bucket (like "
+                "s3://bucket/prefix?endpoint=https://host:9000)"
+            )
         if (target.user is not None) != target.has_password:
-            raise UsageError(f"--via {shown}: an access key is a user and a password (in the [via.NAME] of a file)")
+            raise UsageError(
+                f"--via {shown}: an access key is a user and a password (in the [via.NAME] of a "
+                "file)"
+            )
         self.target = target
         self.timeout = timeout
         self.bucket = target.hosts[0][0]
@@ -73,23 +87,38 @@ class Store:
         self.tls = network.make_tls(target._replace(cafile=cafile)) if self.is_encrypted else None
 
     def make_headers(self) -> Headers:
-        """Return the headers of each PUT by which the bucket's policy may want objects encrypted."""
+        """Return the headers of each PUT by which the bucket's policy may want objects
+        encrypted.
+        """
         sse, kms = self.target.settings.get("sse"), self.target.settings.get("kms")
         if kms and not (sse or "").startswith("aws:kms"):
             raise UsageError(f"--via {self.where}: kms needs sse=aws:kms")
-        known = {"x-amz-server-side-encryption": sse, "x-amz-server-side-encryption-aws-kms-key-id": kms}
+        known = {
+            "x-amz-server-side-encryption": sse,
+            "x-amz-server-side-encryption-aws-kms-key-id": kms,
+        }
         return {name: value for name, value in known.items() if value}
 
     def place(self) -> None:
-        """Find the host and the bucket's path there: at AWS the bucket is part of the host's name."""
+        """Find the host and the bucket's path there: at AWS the bucket is part of the host's
+        name.
+        """
         if self.endpoint:
             for key in ("use_fips_endpoint", "use_dualstack_endpoint"):
                 if self.settings.is_set(key):
-                    raise UsageError(f"--via {self.where}: AWS_{key.upper()}, or {key} of a profile, and an endpoint")
+                    raise UsageError(
+                        f"--via {self.where}: AWS_{key.upper()}, or {key} of a profile, and an "
+                        "endpoint"
+                    )
             scheme, _, rest = self.endpoint.partition("://")
             netloc, _, path = rest.partition("/")
             try:
-                if scheme not in ("http", "https") or not self.endpoint.isprintable() or " " in rest or "?" in rest:
+                if (
+                    scheme not in ("http", "https")
+                    or not self.endpoint.isprintable()
+                    or " " in rest
+                    or "?" in rest
+                ):
                     raise ValueError
                 self.host, self.port = network.split_host(netloc, 443 if scheme == "https" else 80)
             except ValueError:
@@ -97,24 +126,31 @@ class Store:
                 raise UsageError(f"--via {self.where}: {wrong}") from None
             self.is_encrypted = scheme == "https"
             self.netloc = netloc
-            self.root = "".join(f"/{quote(part)}" for part in (*filter(None, path.split("/")), self.bucket))
+            self.root = "".join(
+                f"/{quote(part)}" for part in (*filter(None, path.split("/")), self.bucket)
+            )
             return
         kind = "s3-fips" * self.settings.is_set("use_fips_endpoint") or "s3"
         kind += ".dualstack" * self.settings.is_set("use_dualstack_endpoint")
         domain = f"{kind}.{self.region}.amazonaws.com" + ".cn" * self.region.startswith("cn-")
         is_part = "." not in self.bucket  # a certificate's * has no dot
         self.host = self.netloc = f"{self.bucket}.{domain}" if is_part else domain
-        self.port, self.is_encrypted = 443, True
+        self.port = 443
+        self.is_encrypted = True
         self.root = "" if is_part else f"/{quote(self.bucket)}"
 
     def read_clock(self) -> float:
-        """Return the store's time in seconds since the epoch; before its first answer this host's."""
+        """Return the store's time in seconds since the epoch; before its first answer this
+        host's.
+        """
         return time() if self.clock is None else read_boot_clock() + self.clock
 
     def renew_keys(self, is_refused: bool = False) -> Keys:
-        """Return the keys, read again if they have ended or were refused. Raises SoloError, Unreachable.
+        """Return the keys, read again if they have ended or were refused. Raises SoloError,
+        Unreachable.
 
-        Before they end a thread reads the next ones: a process that prints them may take longer than a renewal may.
+        Before they end a thread reads the next ones: a process that prints them may take longer
+        than a renewal may.
         """
         now, keys = self.read_clock(), self.keys
         if keys is None or is_refused or keys.expires is not None and now >= keys.expires:
@@ -139,13 +175,24 @@ class Store:
         self.refreshing.release()
 
     def ask(
-        self, method: str, key: str, headers: Headers, body: str = "", query: str = "", deadline: "float | None" = None
+        self,
+        method: str,
+        key: str,
+        headers: Headers,
+        body: str = "",
+        query: str = "",
+        deadline: "float | None" = None,
     ) -> Reply:
-        """Return the answer to a request, also a refusal, or one of a store that is busy. Raises Unreachable, SoloError."""
+        """Return the answer to a request, also a refusal, or one of a store that is busy. Raises
+        Unreachable, SoloError.
+        """
         deadline = monotonic() + self.timeout if deadline is None else deadline
         for attempt in range(3):
             answer, reply = self.ask_once(method, key, headers, body, query, deadline)
-            if answer.status in (*OK, NOT_MODIFIED, CONFLICT, REFUSED, *BUSY) or reply.code == "NoSuchKey":
+            if (
+                answer.status in (*OK, NOT_MODIFIED, CONFLICT, REFUSED, *BUSY)
+                or reply.code == "NoSuchKey"
+            ):
                 return reply
             if attempt == 2 or not self.correct(answer, reply):
                 break
@@ -154,7 +201,9 @@ class Store:
     def ask_once(
         self, method: str, key: str, headers: Headers, body: str, query: str, deadline: float
     ) -> "tuple[Answer, Reply]":
-        """Send a request and return its answer. Raises Unreachable, SoloError. Any exception closes the connection."""
+        """Send a request and return its answer. Raises Unreachable, SoloError. Any exception closes
+        the connection.
+        """
         path = f"{self.root}/{quote(key, '/')}"
         keys = self.renew_keys()
         parts = method, self.netloc, path, query
@@ -190,7 +239,11 @@ class Store:
         if not isinstance(error, (OSError, ValueError)) or isinstance(error, SoloError):
             return error
         distrust: SoloError | None = network.find_distrust(self.target, error) if self.tls else None
-        reason = isinstance(error, network.TIMEOUTS) and self.busy or " ".join(network.describe(error).split())
+        reason = (
+            isinstance(error, network.TIMEOUTS)
+            and self.busy
+            or " ".join(network.describe(error).split())
+        )
         return distrust or Unreachable(f"cannot reach {self.where}: {reason}")
 
     def correct(self, answer: Answer, reply: Reply) -> bool:
@@ -201,7 +254,11 @@ class Store:
             self.renew_keys(is_refused=True)
             return True
         region = answer.headers.get("X-Amz-Bucket-Region") or find_text(reply.body, "Region")
-        is_other = region not in ("", self.region) and region.replace("-", "").isalnum() and region.isascii()
+        is_other = (
+            region not in ("", self.region)
+            and region.replace("-", "").isalnum()
+            and region.isascii()
+        )
         if is_other and answer.status in (301, 307, 400):
             self.region = region
             self.place()
@@ -209,7 +266,9 @@ class Store:
         return is_other
 
     def refuse(self, reply: Reply, key: str) -> SoloError:
-        """Return SoloError for an answer that asking again does not change; Unreachable for that of a busy store."""
+        """Return SoloError for an answer that asking again does not change; Unreachable for that of
+        a busy store.
+        """
         code = reply.describe()
         if reply.status in BUSY:
             return Unreachable(f"cannot reach {self.where}: {code}")

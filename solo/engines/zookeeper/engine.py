@@ -1,9 +1,9 @@
-"""ZooKeeper, by kazoo. An entry is an ephemeral znode of our session, `/PREFIX/NAME/SESSION`, with the name quoted as
-in a URL.
+"""ZooKeeper, by kazoo. An entry is an ephemeral znode of our session, `/PREFIX/NAME/SESSION`, with
+the name quoted as in a URL.
 
-Its czxid is the order of the queue and the fencing token. So its path is known before it is created, and a create
-whose answer was lost is not done twice. The parents are containers, which ZooKeeper removes once they are empty; it
-has them since 3.5.3.
+Its czxid is the order of the queue and the fencing token. So its path is known before it is
+created, and a create whose answer was lost is not done twice. The parents are containers, which
+ZooKeeper removes once they are empty; it has them since 3.5.3.
 """
 
 from time import monotonic, time
@@ -13,7 +13,16 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol import serialization as zk
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from solo.engines.engine import FIRST_COME, KEPT, RESTORED, Entry, Gone, describe_skew, make_renewal, parse_entry_record
+from solo.engines.engine import (
+    FIRST_COME,
+    KEPT,
+    RESTORED,
+    Entry,
+    Gone,
+    describe_skew,
+    make_renewal,
+    parse_entry_record,
+)
 from solo.engines.network import make_tls
 from solo.engines.queue import Engine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
@@ -34,7 +43,9 @@ class ZooKeeper(Engine):
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown
         self.prefix = "/" + (target.path or PREFIX)
-        if any(part in ("", ".", "..") or not part.isprintable() for part in self.prefix[1:].split("/")):
+        if any(
+            part in ("", ".", "..") or not part.isprintable() for part in self.prefix[1:].split("/")
+        ):
             raise UsageError(f"--via {target.shown}: not a path that ZooKeeper accepts")
         self.acl = OPEN_ACL_UNSAFE if target.user is None else CREATOR_ALL_ACL
         tls = make_tls(target) if target.scheme == "zookeepers" else None
@@ -53,14 +64,18 @@ class ZooKeeper(Engine):
         self.session.connect()
 
     def renew(self):
-        """As Engine.renew. A majority must confirm our entries, as a deposed leader could have resumed the session."""
+        """As Engine.renew. A majority must confirm our entries, as a deposed leader could have
+        resumed the session.
+        """
         deadline = monotonic() + self.timeout
         self.session.connect(deadline)
         held = [zk.CheckVersion(entry.key, ANY) for entry in self.entries.values()]
         if held and self.is_marked:
             held.append(zk.SetData(self.make_mark(), b"", ANY))
         *agreed, ends = self.session.ask(
-            *([zk.Transaction(held)] if held else []), zk.GetChildren(f"{self.prefix}/{ENDS}", None), deadline=deadline
+            *([zk.Transaction(held)] if held else []),
+            zk.GetChildren(f"{self.prefix}/{ENDS}", None),
+            deadline=deadline,
         )
         if any(isinstance(result, Exception) for results in agreed for result in results):
             if self.is_marked and isinstance(agreed[0][-1], NoNodeError):
@@ -71,13 +86,17 @@ class ZooKeeper(Engine):
             self.mark()
         known = [] if isinstance(ends, NoNodeError) else ends
         for end in [one for one in known if one.startswith(self.format_session() + "-")][:1]:
-            [asked] = self.session.ask(zk.GetData(f"{self.prefix}/{ENDS}/{end}", None), deadline=deadline)
+            [asked] = self.session.ask(
+                zk.GetData(f"{self.prefix}/{ENDS}/{end}", None), deadline=deadline
+            )
             if not isinstance(asked, NoNodeError):
                 return (asked[0] or b"").decode(errors="replace") or "another contender"
         return None
 
     def mark(self):
-        """Create the znode whose mtime is the time of our last renewal, for views. A run shorter than a period has none."""
+        """Create the znode whose mtime is the time of our last renewal, for views. A run shorter
+        than a period has none.
+        """
         try:
             self.is_marked = self.create(self.make_mark(), b"", EPHEMERAL)
         except SoloError:
@@ -117,11 +136,16 @@ class ZooKeeper(Engine):
             raise Gone("its znode was removed")
 
     def read_queue(self, name: str) -> list:
-        # A follower may lag: entries it misses are behind ours, and entries it still has only make us wait.
+        # A follower may lag: entries it misses are behind ours, and entries it still has only make
+        # us wait.
         path = self.make_path(name)
         keys = [f"{path}/{child}" for child in self.list_children(path)]
         answers = self.session.ask(*(zk.GetData(key, None) for key in keys))
-        known = [(key, *answer) for key, answer in zip(keys, answers) if not isinstance(answer, NoNodeError)]
+        known = [
+            (key, *answer)
+            for key, answer in zip(keys, answers)
+            if not isinstance(answer, NoNodeError)
+        ]
         self.seen = {key: stat.mzxid for key, _, stat in known}
         # A znode that does not end with a session is not an entry.
         entries = [
@@ -132,7 +156,9 @@ class ZooKeeper(Engine):
         return sorted(entries, key=lambda entry: entry.number)
 
     def list_children(self, path: str, *before) -> list:
-        """Return the names of the children of a znode, none without such a znode, after these requests."""
+        """Return the names of the children of a znode, none without such a znode, after these
+        requests.
+        """
         children = self.session.ask(*before, zk.GetChildren(path, None))[-1]
         return [] if isinstance(children, NoNodeError) else children
 
@@ -149,7 +175,8 @@ class ZooKeeper(Engine):
         if self.create(key, data, EPHEMERAL) and not self.knows_skew:
             [stat] = self.session.ask(zk.Exists(key, None))
             if not isinstance(stat, NoNodeError):
-                self.skew, self.knows_skew = stat.ctime / 1000 - begin, True
+                self.skew = stat.ctime / 1000 - begin
+                self.knows_skew = True
 
     def learn_skew(self):
         if not self.knows_skew:
@@ -162,22 +189,35 @@ class ZooKeeper(Engine):
         self.session.events.clear()
         keys = [key] if key else list(self.seen)
         path = self.make_path(name)
-        children, *stats = self.session.ask(zk.GetChildren(path, key is None), *(zk.Exists(one, True) for one in keys))
-        if isinstance(children, NoNodeError) or key is None and {f"{path}/{child}" for child in children} != set(keys):
+        children, *stats = self.session.ask(
+            zk.GetChildren(path, key is None), *(zk.Exists(one, True) for one in keys)
+        )
+        if (
+            isinstance(children, NoNodeError)
+            or key is None
+            and {f"{path}/{child}" for child in children} != set(keys)
+        ):
             return True
-        if any(isinstance(stat, NoNodeError) or stat.mzxid != self.seen.get(one) for one, stat in zip(keys, stats)):
+        if any(
+            isinstance(stat, NoNodeError) or stat.mzxid != self.seen.get(one)
+            for one, stat in zip(keys, stats)
+        ):
             return True
         return self.session.wait_event(deadline)
 
     def create(self, path: str, data: bytes, kind: int):
-        """Create a znode and its parents. Return False if it exists. Raises Unreachable, SoloError, Gone."""
+        """Create a znode and its parents. Return False if it exists. Raises Unreachable, SoloError,
+        Gone.
+        """
         request = (CreateContainer if kind == CONTAINER else zk.Create)(path, data, self.acl, kind)
         for _ in range(3):
             [answer] = self.session.ask(request)
             if not isinstance(answer, NoNodeError):
                 return not isinstance(answer, NodeExistsError)
             self.create(path.rpartition("/")[0], b"", CONTAINER)
-        raise Unreachable(f"{self.where}: {path.rpartition('/')[0]} is removed as soon as it is created")
+        raise Unreachable(
+            f"{self.where}: {path.rpartition('/')[0]} is removed as soon as it is created"
+        )
 
     def make_path(self, name: str, folder: str = "") -> str:
         return f"{self.prefix}{folder}/{quote(encode(name), safe='')}"
@@ -199,10 +239,16 @@ class ZooKeeper(Engine):
             return None
         marks = self.make_mark(entry.key.rpartition("/")[2]), entry.key
         times = [
-            one.mtime for one in self.session.ask(*(zk.Exists(one, None) for one in marks)) if hasattr(one, "mtime")
+            one.mtime
+            for one in self.session.ask(*(zk.Exists(one, None) for one in marks))
+            if hasattr(one, "mtime")
         ]
         ttl = entry.record.ttl
-        return make_renewal(max(times) / 1000 - self.skew + ttl - time(), ttl) if times and ttl else None
+        return (
+            make_renewal(max(times) / 1000 - self.skew + ttl - time(), ttl)
+            if times and ttl
+            else None
+        )
 
     def remove(self, entry):
         self.session.ask(zk.Delete(entry.key, ANY))
@@ -210,11 +256,19 @@ class ZooKeeper(Engine):
     def ask_to_end(self, entry, asker: str):
         """As Engine.ask_to_end. The request ends with our session."""
         owner = entry.key.rpartition("/")[2]
-        self.create(f"{self.prefix}/{ENDS}/{owner}-{self.format_session()}", asker.encode(), EPHEMERAL)
+        self.create(
+            f"{self.prefix}/{ENDS}/{owner}-{self.format_session()}", asker.encode(), EPHEMERAL
+        )
 
     def read_once(self, name: str) -> tuple:
-        _, answer = self.session.ask(zk.Sync(self.prefix), zk.GetData(self.make_path(name, f"/{ONCES}"), None))
-        return (b"", None) if isinstance(answer, NoNodeError) else (answer[0] or b"", answer[1].version)
+        _, answer = self.session.ask(
+            zk.Sync(self.prefix), zk.GetData(self.make_path(name, f"/{ONCES}"), None)
+        )
+        return (
+            (b"", None)
+            if isinstance(answer, NoNodeError)
+            else (answer[0] or b"", answer[1].version)
+        )
 
     def write_once(self, name: str, version, text: bytes) -> bool:
         path = self.make_path(name, f"/{ONCES}")
@@ -222,19 +276,30 @@ class ZooKeeper(Engine):
             is_done = self.create(path, text, PERSISTENT)
         else:
             is_done = not isinstance(self.session.ask(zk.SetData(path, text, version))[0], REFUSALS)
-        return is_done or self.read_once(name)[0] == text  # the answer to the first try may have been lost
+        return (
+            is_done or self.read_once(name)[0] == text
+        )  # the answer to the first try may have been lost
 
     def log_outcome(self, name: str, number: int, text: bytes):
         path = self.make_path(name, f"/{LOGS}")
         self.create(f"{path}/{number:020d}", text, PERSISTENT)
-        self.session.ask(*(zk.Delete(f"{path}/{old}", ANY) for old in sorted(self.list_children(path))[:-KEPT]))
+        self.session.ask(
+            *(zk.Delete(f"{path}/{old}", ANY) for old in sorted(self.list_children(path))[:-KEPT])
+        )
 
     def read_outcomes(self, name=None) -> list:
         from solo.history.names import is_within
 
         path = f"{self.prefix}/{LOGS}"
-        names = [decode(unquote_to_bytes(child)) for child in self.list_children(path, zk.Sync(path))]
-        found = [(one, text) for one in names if name is None or is_within(one, [name]) for text in self.read_log(one)]
+        names = [
+            decode(unquote_to_bytes(child)) for child in self.list_children(path, zk.Sync(path))
+        ]
+        found = [
+            (one, text)
+            for one in names
+            if name is None or is_within(one, [name])
+            for text in self.read_log(one)
+        ]
         if found:
             self.learn_skew()
         return found
@@ -242,7 +307,9 @@ class ZooKeeper(Engine):
     def read_log(self, name: str):
         """Yield the outcomes of one name."""
         path = self.make_path(name, f"/{LOGS}")
-        answers = self.session.ask(*(zk.GetData(f"{path}/{child}", None) for child in sorted(self.list_children(path))))
+        answers = self.session.ask(
+            *(zk.GetData(f"{path}/{child}", None) for child in sorted(self.list_children(path)))
+        )
         yield from (answer[0] for answer in answers if not isinstance(answer, NoNodeError))
 
     def examine(self) -> list:
@@ -252,12 +319,17 @@ class ZooKeeper(Engine):
         return [
             ("ok", self.read_version()),
             describe_skew(stat.ctime / 1000),
-            ("ok", f"{FIRST_COME}; a lock survives a restart, the leader, and the loss of a minority"),
+            (
+                "ok",
+                f"{FIRST_COME}; a lock survives a restart, the leader, and the loss of a minority",
+            ),
             ("note", RESTORED),
         ]
 
     def read_version(self) -> str:
-        """Return ZooKeeper's version, by `srvr`, the only four-letter command that is enabled by default."""
+        """Return ZooKeeper's version, by `srvr`, the only four-letter command that is enabled by
+        default.
+        """
         from contextlib import closing
 
         answer = b""
@@ -268,4 +340,6 @@ class ZooKeeper(Engine):
         except (OSError, ValueError):
             pass
         _, is_shown, version = answer.partition(b"version: ")
-        return "ZooKeeper " + (version.partition(b"-")[0].decode(errors="replace") if is_shown else "(version unknown)")
+        return "ZooKeeper " + (
+            version.partition(b"-")[0].decode(errors="replace") if is_shown else "(version unknown)"
+        )

@@ -1,17 +1,25 @@
 """A session at ZooKeeper: its requests and answers, over one connection at a time.
 
-The messages are kazoo's, the connection is not. Kazoo's client hides the granted timeout, waits that long for a
-silent host, resends abandoned requests after a reconnect, and replaces an expired session by a new one.
+The messages are kazoo's, the connection is not. Kazoo's client hides the granted timeout, waits
+that long for a silent host, resends abandoned requests after a reconnect, and replaces an expired
+session by a new one.
 
-The ensemble's leader counts the time of a session from when it last heard of it. A follower reports sessions with its
-pings: after it has answered us, or never if it has lost the leader by then. Only when a connection resumes a session
-must the leader agree before the follower answers. So to renew is to reconnect.
+The ensemble's leader counts the time of a session from when it last heard of it. A follower reports
+sessions with its pings: after it has answered us, or never if it has lost the leader by then. Only
+when a connection resumes a session must the leader agree before the follower answers. So to renew
+is to reconnect.
 """
 
 import struct
 from time import monotonic
 
-from kazoo.exceptions import EXCEPTIONS, BadVersionError, NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHeader, Watch
 
 from solo.engines.engine import Gone
@@ -20,7 +28,12 @@ from solo.engines.password import Password
 from solo.errors import SoloError, Unreachable
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
-PASSING = (-4, -7, -118, -127)  # connection loss, timeout, session moved, throttled: ask another host, or later
+PASSING = (
+    -4,
+    -7,
+    -118,
+    -127,
+)  # connection loss, timeout, session moved, throttled: ask another host, or later
 NO_AUTH, DEMANDS_LOGIN = -102, -124
 LOG_IN = " (name a user and a password in a [via.NAME] of solo.toml)"
 BY_DIGEST = " other than by digest (solo has no SASL: allow digest, or name other servers)"
@@ -28,15 +41,21 @@ EVENT, AUTH = -1, -4  # instead of the number of a request
 NO_PASSWORD = bytes(16)
 MESSAGE_LIMIT = 1 << 26  # bytes; jute.maxbuffer is 1 MB
 LONGEST = (1 << 31) - 1  # milliseconds; an int
-BROKEN = (OSError, struct.error, ValueError, IndexError, RuntimeError)  # a failed connection, or an invalid message
+BROKEN = (
+    OSError,
+    struct.error,
+    ValueError,
+    IndexError,
+    RuntimeError,
+)  # a failed connection, or an invalid message
 
 
 class Session:
-    """A session. `number` is 0 while there is none; `ttl` is how many seconds it lives, as requested and then as
-    granted.
+    """A session. `number` is 0 while there is none; `ttl` is how many seconds it lives, as
+    requested and then as granted.
 
-    Every method returns within about `timeout` seconds and raises Unreachable, Gone, SoloError. After any other
-    exception, such as that of a signal handler, the session remains usable.
+    Every method returns within about `timeout` seconds and raises Unreachable, Gone, SoloError.
+    After any other exception, such as that of a signal handler, the session remains usable.
     """
 
     def __init__(self, target, tls, ttl: float, timeout: float):
@@ -53,13 +72,17 @@ class Session:
         self.forget()
 
     def forget(self):
-        self.number, self.password, self.zxid = 0, NO_PASSWORD, 0
+        self.number = 0
+        self.password = NO_PASSWORD
+        self.zxid = 0
         self.hang_up()
 
     def hang_up(self):
         if self.socket is not None:
             self.socket.close()
-        self.socket, self.sent, self.events = None, 0, set()
+        self.socket = None
+        self.sent = 0
+        self.events = set()
 
     def connect(self, deadline=None):
         """Open a new connection, and resume our session on it, or start one."""
@@ -87,7 +110,9 @@ class Session:
         raise distrust or Unreachable(f"cannot reach {self.where}: {name_hosts(problems)}")
 
     def drop(self, error) -> str:
-        """Close the connection. Return the text of `error` if it is one of BROKEN, else raise it. The next host is another one."""
+        """Close the connection. Return the text of `error` if it is one of BROKEN, else raise it.
+        The next host is another one.
+        """
         self.hang_up()
         if not isinstance(error, BROKEN):
             raise error
@@ -100,13 +125,28 @@ class Session:
             password, deadline = self.password_of_user.find(deadline)
             self.login = f"{self.target.user}:{password or ''}"
         self.socket = self.open(deadline)
-        self.send(Connect(0, self.zxid, min(round(self.ttl * 1000), LONGEST), self.number, self.password, False))
+        self.send(
+            Connect(
+                0,
+                self.zxid,
+                min(round(self.ttl * 1000), LONGEST),
+                self.number,
+                self.password,
+                False,
+            )
+        )
         granted, _ = Connect.deserialize(self.receive(deadline), 0)
         ttl = granted.time_out / 1000
         if ttl <= 0 or self.number and ttl < self.ttl:
             self.forget()
-            raise Gone(f"the session would live only {ttl:g}s more" if ttl > 0 else "the session has expired")
-        self.number, self.password, self.ttl = granted.session_id, granted.passwd, ttl
+            raise Gone(
+                f"the session would live only {ttl:g}s more"
+                if ttl > 0
+                else "the session has expired"
+            )
+        self.number = granted.session_id
+        self.password = granted.passwd
+        self.ttl = ttl
         if self.login is not None:
             self.send(Auth(0, "digest", self.login), AUTH)
             if self.read_answer(AUTH, deadline)[0]:
@@ -135,7 +175,9 @@ class Session:
             sock.receive()
 
     def read_answer(self, number: int, deadline: float) -> tuple:
-        """Return (0 or the error, the bytes) of the answer to `number`, or of the next EVENT; keep events meanwhile."""
+        """Return (0 or the error, the bytes) of the answer to `number`, or of the next EVENT; keep
+        events meanwhile.
+        """
         while True:
             message = self.receive(deadline)
             header, begin = ReplyHeader.deserialize(message, 0)
@@ -148,8 +190,8 @@ class Session:
                 raise ValueError("an answer to another request")
 
     def ask(self, *requests, deadline=None) -> list:
-        """Send all requests and return their answers; an answer may be one of REFUSALS, not raised. If the connection
-        breaks, they are sent once more, so each must be repeatable.
+        """Send all requests and return their answers; an answer may be one of REFUSALS, not raised.
+        If the connection breaks, they are sent once more, so each must be repeatable.
         """
         deadline = monotonic() + self.timeout if deadline is None else deadline
         for is_last in (self.socket is None, True):  # the server may have closed an idle connection
@@ -188,11 +230,19 @@ class Session:
 
     def refuse(self, error: int, path: str) -> SoloError:
         """Return why the servers refuse a request, with what helps."""
-        user, name = self.target.user, getattr(EXCEPTIONS.get(error), "__name__", "an error unknown to kazoo")
+        user, name = (
+            self.target.user,
+            getattr(EXCEPTIONS.get(error), "__name__", "an error unknown to kazoo"),
+        )
         if error == DEMANDS_LOGIN:
-            return SoloError(f"{self.where}: the servers demand a log-in{LOG_IN if user is None else BY_DIGEST}")
+            return SoloError(
+                f"{self.where}: the servers demand a log-in{LOG_IN if user is None else BY_DIGEST}"
+            )
         if error == NO_AUTH:
-            why = f": NoAuth: no rights there {'without a user' if user is None else f'for the user {user}'}"
+            why = (
+                ": NoAuth: no rights there "
+                f"{'without a user' if user is None else f'for the user {user}'}"
+            )
             return SoloError(f"{self.where}: {path}{why}{LOG_IN if user is None else ''}")
         return SoloError(f"{self.where}: {path}{path and ': '}refused: {name} {error}")
 

@@ -1,7 +1,7 @@
 """`make bench`: measure the cost of solo beside a floor and its peers, in turn within one run.
 
-`make bench ARGS='launch queue --rounds 30'` takes only these measures. Results go to build/bench.json; --record writes them to
-build/records and renews the tables of docs/evidence.md.
+`make bench ARGS='launch queue --rounds 30'` takes only these measures. Results go to
+build/bench.json; --record writes them to build/records and renews the tables of docs/evidence.md.
 """
 
 import argparse
@@ -36,12 +36,25 @@ MEASURES = {  # the function and its share of --rounds
 
 def parse_words():
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.partition("\n")[0])
-    parser.add_argument("measures", nargs="*", help=f"one of {', '.join(MEASURES)} (default: all but crowd)")
-    parser.add_argument("--rounds", type=int, default=100, help="turns of the quick measures; slower ones take a share")
-    parser.add_argument("--smoke", action="store_true", help="three turns of small sizes: does every measure work?")
+    parser.add_argument(
+        "measures", nargs="*", help=f"one of {', '.join(MEASURES)} (default: all but crowd)"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=100,
+        help="turns of the quick measures; slower ones take a share",
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="three turns of small sizes: does every measure work?"
+    )
     parser.add_argument("--launcher", help="measure this solo instead of installing one")
-    parser.add_argument("--into", type=Path, default=ROOT / "build/bench.json", help="the file for the results")
-    parser.add_argument("--record", action="store_true", help="record the results; needs all measures")
+    parser.add_argument(
+        "--into", type=Path, default=ROOT / "build/bench.json", help="the file for the results"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="record the results; needs all measures"
+    )
     asked = parser.parse_args()
     if unknown := set(asked.measures) - MEASURES.keys():
         parser.error(f"no such measure: {', '.join(unknown)}")
@@ -54,13 +67,17 @@ def measure(asked) -> dict:
     machine, measures = describe_machine(), {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), asked.launcher, asked.smoke)
-        usual = [name for name in MEASURES if asked.smoke or name != "crowd"]  # which takes seven minutes
+        usual = [
+            name for name in MEASURES if asked.smoke or name != "crowd"
+        ]  # which takes seven minutes
         for name in asked.measures or usual:
             function, part = MEASURES[name]
             rounds = FEWEST if asked.smoke else max(1, round(asked.rounds * part))
             print(f"{name}: {rounds} turns", end="", file=sys.stderr, flush=True)
             begin = time.monotonic()
-            measures |= {title: series.summarize() for title, series in function(bench, rounds).items()}
+            measures |= {
+                title: series.summarize() for title, series in function(bench, rounds).items()
+            }
             print(f", {time.monotonic() - begin:.1f} s", file=sys.stderr)
     return {"machine": machine, "measures": measures}
 
@@ -80,7 +97,9 @@ def main():
 
 
 def make_tables(results: dict) -> dict:
-    """Return {marker: table}. Measures whose titles begin with one word are the columns of one table."""
+    """Return {marker: table}. Measures whose titles begin with one word are the columns of one
+    table.
+    """
     machine, groups = results["machine"], {}
     for title, measure in results["measures"].items():
         group, _, column = title.partition(": ")

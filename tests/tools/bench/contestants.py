@@ -1,12 +1,13 @@
 """The contestants: the floor, the installed solos and the peers; how to run, time and compare them.
 
-The floor is the least that a launcher in Python can do: `python -IS` that forks, execs and waits with posix alone, then calls
-_exit. In a queue it holds flock(2) too.
+The floor is the least that a launcher in Python can do: `python -IS` that forks, execs and waits
+with posix alone, then calls _exit. In a queue it holds flock(2) too.
 
-On a shared machine the same work may take twice as long a second later, so medians from different seconds cannot be compared.
-Contestants therefore run in turn. A ratio is computed within one turn, whose parts are milliseconds apart; median and quartiles are
-taken of these ratios. A neighbour that slows a whole turn cancels out. One that slows a part of a turn makes an outlier, which a
-median ignores. The quartiles of the ratios show how far to trust their median.
+On a shared machine the same work may take twice as long a second later, so medians from different
+seconds cannot be compared. Contestants therefore run in turn. A ratio is computed within one turn,
+whose parts are milliseconds apart; median and quartiles are taken of these ratios. A neighbour that
+slows a whole turn cancels out. One that slows a part of a turn makes an outlier, which a median
+ignores. The quartiles of the ratios show how far to trust their median.
 """
 
 import os
@@ -45,18 +46,27 @@ posix._exit(posix.waitstatus_to_exitcode(status))
 
 
 class Bench:
-    """State shared by all measures: a folder, `solo` with its `python`, and `small` for a smoke test's sizes.
+    """State shared by all measures: a folder, `solo` with its `python`, and `small` for a smoke
+    test's sizes.
 
-    `pip` is the folder of programs of a clean environment with solo, None if `launcher` is measured.
+    `pip` is the folder of programs of a clean environment with solo, None if `launcher` is
+    measured.
     """
 
     def __init__(self, folder: Path, launcher=None, small=False):
         self.folder, self.small, self.pip = folder, small, None
-        self.solo, self.python = (str(Path(launcher).resolve()), sys.executable) if launcher else self.install()
+        self.solo, self.python = (
+            (str(Path(launcher).resolve()), sys.executable) if launcher else self.install()
+        )
         (folder / "floor.py").write_text(FLOOR)
         (folder / "floor-in-queue.py").write_text(FLOOR_IN_QUEUE)
         self.floor = [self.python, "-IS", str(folder / "floor.py")]
-        self.floor_in_queue = [self.python, "-IS", str(folder / "floor-in-queue.py"), str(folder / "floor-lock")]
+        self.floor_in_queue = [
+            self.python,
+            "-IS",
+            str(folder / "floor-in-queue.py"),
+            str(folder / "floor-lock"),
+        ]
         os.environ["SOLO_DIR"] = str(folder / "names")
 
     def install(self):
@@ -65,9 +75,17 @@ class Bench:
         make = ["make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}", f"PYTHON={sys.executable}"]
         subprocess.run(make, check=True, **QUIET)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT], check=True, **QUIET)
+        subprocess.run(
+            [venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT],
+            check=True,
+            **QUIET,
+        )
         self.pip = str(venv / "bin")
-        subprocess.run([sys.executable, f"{ROOT}/packaging/pyz.py", self.folder / "solo.pyz"], check=True, **QUIET)
+        subprocess.run(
+            [sys.executable, f"{ROOT}/packaging/pyz.py", self.folder / "solo.pyz"],
+            check=True,
+            **QUIET,
+        )
         return str(prefix / "bin/solo"), sys.executable
 
     def list_peers(self) -> dict:
@@ -99,7 +117,8 @@ def time_run(words, status=0) -> float:
 
 
 def run_in_turn(contestants: dict, rounds: int, against, run=time_run) -> "Series":
-    """Call `run` for every contestant once a turn, in a random order, so that none always follows the same one.
+    """Call `run` for every contestant once a turn, in a random order, so that none always follows
+    the same one.
 
     `contestants` are {name: arguments of `run`}. Discard a first turn.
     """
@@ -114,7 +133,9 @@ def run_in_turn(contestants: dict, rounds: int, against, run=time_run) -> "Serie
 
 
 class Series:
-    """The turns of one measure, each {row: value in `unit`}. `against(row)` returns the rows to compare a row with."""
+    """The turns of one measure, each {row: value in `unit`}. `against(row)` returns the rows to
+    compare a row with.
+    """
 
     def __init__(self, unit: str, against=lambda row: ()):
         self.unit, self.against, self.turns = unit, against, []
@@ -124,11 +145,17 @@ class Series:
 
     def summarize(self) -> dict:
         rows = list(dict.fromkeys(row for turn in self.turns for row in turn))
-        return {"unit": self.unit, "turns": len(self.turns), "rows": {row: self.summarize_row(row) for row in rows}}
+        return {
+            "unit": self.unit,
+            "turns": len(self.turns),
+            "rows": {row: self.summarize_row(row) for row in rows},
+        }
 
     def summarize_row(self, row) -> dict:
         values = [turn[row] for turn in self.turns if row in turn]
-        ratios = {other: self.take_ratios(row, other) for other in self.against(row) if other != row}
+        ratios = {
+            other: self.take_ratios(row, other) for other in self.against(row) if other != row
+        }
         cuts = {other: cut(values) for other, values in ratios.items() if values}
         return {"turns": len(values), "quartiles": cut(values), "ratios": cuts}
 
@@ -137,21 +164,29 @@ class Series:
 
 
 def cut(values: list) -> list:
-    """Return [first quartile, median, third quartile]. Fewer than five values have no quarters: take the extremes."""
+    """Return [first quartile, median, third quartile]. Fewer than five values have no quarters:
+    take the extremes.
+    """
     median, ends = statistics.median(values), (min(values), max(values))
-    first, last = ends if len(values) < 5 else statistics.quantiles(values, n=4, method="inclusive")[::2]
+    first, last = (
+        ends if len(values) < 5 else statistics.quantiles(values, n=4, method="inclusive")[::2]
+    )
     return [float(f"{value:.4g}") for value in (first, median, last)]
 
 
 def describe_machine() -> dict:
     """Return what a number depends on, without the host name."""
-    model = re.search(r"^(?:model name|CPU part)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    model = re.search(
+        r"^(?:model name|CPU part)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M
+    )
     load = round(os.getloadavg()[0], 1)
     return {**describe(), "cpu": model[1] if model else "", "cores": os.cpu_count(), "load": load}
 
 
 class Holder:
-    """`words` in front of a `cat`, which runs once the constructor returns and ends on release()."""
+    """`words` in front of a `cat`, which runs once the constructor returns and ends on
+    release().
+    """
 
     def __init__(self, words):
         self.process = subprocess.Popen(
@@ -175,7 +210,9 @@ class Holder:
 
 def read_cost(pid: int) -> tuple:
     """Return (state, nanoseconds of CPU, number of sleeps) of a sleeping or dead process."""
-    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    status = dict(
+        line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
     nanoseconds = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
     return status["State"][0], nanoseconds, int(status["voluntary_ctxt_switches"])
 

@@ -1,6 +1,7 @@
 """Measure a crowd of waiters for one name at a slow object store: does the holder keep its lease?
 
-The store runs in this process. It is late, but answers everything, and refuses only a PUT whose condition is not met.
+The store runs in this process. It is late, but answers everything, and refuses only a PUT whose
+condition is not met.
 """
 
 import asyncio
@@ -12,7 +13,9 @@ from email.utils import formatdate
 
 from bench.contestants import TRUE, Bench, Holder, Series, spawn
 
-CROWDS = [(count, latency) for count in (5, 20, 100) for latency in (0.02, 0.2)]  # waiters, seconds of a request
+CROWDS = [
+    (count, latency) for count in (5, 20, 100) for latency in (0.02, 0.2)
+]  # waiters, seconds of a request
 HELD = 60.0  # seconds from the first waiter to the end of the holder: twenty renewals
 FIRST = 5  # waiters that run then; their commands take no time
 
@@ -53,23 +56,36 @@ class Store:
 
 
 def measure_crowd(bench: Bench, rounds: int) -> dict:
-    """Measure refused PUTs while a name is held, the time from one end to the next, and whether the holder lost its lease."""
+    """Measure refused PUTs while a name is held, the time from one end to the next, and whether the
+    holder lost its lease.
+    """
     os.environ |= {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
-    found = {"crowd: refused": Series("PUT/s"), "crowd: a turn": Series("s"), "crowd: lost holders": Series("")}
+    found = {
+        "crowd: refused": Series("PUT/s"),
+        "crowd: a turn": Series("s"),
+        "crowd: lost holders": Series(""),
+    }
     for _ in range(rounds):
         crowds = [(2, 0.02)] if bench.small else CROWDS
-        rows = {f"solo, {count}, {1000 * latency:g} ms": gather(bench, count, latency) for count, latency in crowds}
+        rows = {
+            f"solo, {count}, {1000 * latency:g} ms": gather(bench, count, latency)
+            for count, latency in crowds
+        }
         for at, series in enumerate(found.values()):
             series.add({row: values[at] for row, values in rows.items()})
     return found
 
 
 def gather(bench: Bench, count: int, latency: float) -> tuple:
-    """Return (refused PUTs per second, seconds from one end to the next, 1 if the holder lost its lease)."""
+    """Return (refused PUTs per second, seconds from one end to the next, 1 if the holder lost its
+    lease).
+    """
     store = Store(latency)
     words = [bench.solo, "--via", store.url, "-n", "crowd", "--dir"]
     with Holder([*words, f"{bench.folder}/holder"]) as holder:
-        waiters = [spawn([*words, f"{bench.folder}/{at}", "-w", "forever", TRUE]) for at in range(count)]
+        waiters = [
+            spawn([*words, f"{bench.folder}/{at}", "-w", "forever", TRUE]) for at in range(count)
+        ]
         seconds = 2 if bench.small else HELD
         time.sleep(seconds)
         rate = store.refused / seconds

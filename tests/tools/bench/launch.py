@@ -1,4 +1,6 @@
-"""Measure a run of `true` behind each launcher and with options, a skip, `solo list`, and the memory of launchers."""
+"""Measure a run of `true` behind each launcher and with options, a skip, `solo list`, and the
+memory of launchers.
+"""
 
 import os
 import signal
@@ -16,7 +18,11 @@ def measure_launch(bench: Bench, rounds: int) -> dict:
         "solo, make install": [bench.solo, "-n", "job", "--", TRUE],
         "solo, default name": [bench.solo, "--", TRUE],
     }
-    references = {"true alone": [TRUE], "python -IS": [bench.python, "-IS", "-c", "pass"], "floor": bench.floor}
+    references = {
+        "true alone": [TRUE],
+        "python -IS": [bench.python, "-IS", "-c", "pass"],
+        "floor": bench.floor,
+    }
     if bench.pip:  # without -IS: the floor imports site too
         solos["solo, pip"] = [f"{bench.pip}/solo", "-n", "job", "--", TRUE]
         solos["solo, pyz"] = [bench.python, str(bench.folder / "solo.pyz"), "-n", "job", "--", TRUE]
@@ -26,7 +32,11 @@ def measure_launch(bench: Bench, rounds: int) -> dict:
     def list_references(row):
         return ["floor", "floor, pip"] if row == "solo, pip" else ["floor"]
 
-    return {"launch": run_in_turn({name: (words, 0) for name, words in contestants.items()}, rounds, list_references)}
+    return {
+        "launch": run_in_turn(
+            {name: (words, 0) for name, words in contestants.items()}, rounds, list_references
+        )
+    }
 
 
 def measure_options(bench: Bench, rounds: int) -> dict:
@@ -52,7 +62,9 @@ def measure_busy(bench: Bench, rounds: int) -> dict:
 
 
 def measure_list(bench: Bench, rounds: int) -> dict:
-    """Measure `solo list`, written into a pipe, for growing numbers of names, beside that of an empty directory."""
+    """Measure `solo list`, written into a pipe, for growing numbers of names, beside that of an
+    empty directory.
+    """
     stocks = ["0 held", "10 held", "5 idle"]
     if not bench.small:
         stocks = ["0 held", "10 held", "100 held", "1000 held", "10000 held", "1000 idle"]
@@ -75,14 +87,19 @@ def measure_list(bench: Bench, rounds: int) -> dict:
 def hold_names(bench: Bench, place: list, count: int) -> list:
     names = [f"name{number:05d}" for number in range(count)]
     parts = [names[at : at + EACH] for at in range(0, count, EACH)]
-    return [Holder([bench.solo, *place, *(word for name in part for word in ("-n", name)), "--"]) for part in parts]
+    return [
+        Holder([bench.solo, *place, *(word for name in part for word in ("-n", name)), "--"])
+        for part in parts
+    ]
 
 
 SCRIPT = "import posix; posix.write(1, posix.read(0, 1)); posix.read(0, 1)"
 
 
 def measure_memory(bench: Bench, rounds: int) -> dict:
-    """Measure RSS, PSS with its share of shared pages, and the private USS, in MB of a million bytes; of 50 launchers, the mean."""
+    """Measure RSS, PSS with its share of shared pages, and the private USS, in MB of a million
+    bytes; of 50 launchers, the mean.
+    """
     series = {what: Series("MB", lambda row: ["python -IS"]) for what in ("RSS", "PSS", "USS")}
     for _ in range(rounds):
         turn = {
@@ -90,7 +107,9 @@ def measure_memory(bench: Bench, rounds: int) -> dict:
             "flock(1)": read_residents(bench, ["flock", str(bench.folder / "memory")], 1),
             "solo": read_residents(bench, [bench.solo, "-n", "memory{}", "--"], 1),
             "solo, waiting": read_waiting(bench),
-            "solo, one of 50": read_residents(bench, [bench.solo, "-n", "memory{}", "--"], 5 if bench.small else 50),
+            "solo, one of 50": read_residents(
+                bench, [bench.solo, "-n", "memory{}", "--"], 5 if bench.small else 50
+            ),
         }
         for what, one in series.items():
             one.add({row: memory[what] for row, memory in turn.items()})
@@ -99,7 +118,10 @@ def measure_memory(bench: Bench, rounds: int) -> dict:
 
 def read_residents(bench: Bench, words: list, count: int) -> dict:
     with ExitStack() as stack:
-        holders = [stack.enter_context(Holder([word.format(number) for word in words])) for number in range(count)]
+        holders = [
+            stack.enter_context(Holder([word.format(number) for word in words]))
+            for number in range(count)
+        ]
         wait_asleep([holder.pid for holder in holders])
         found = [read_memory(holder.pid) for holder in holders]
     return {what: sum(one[what] for one in found) / count for what in found[0]}
@@ -117,6 +139,9 @@ def read_waiting(bench: Bench) -> dict:
 
 def read_memory(pid: int) -> dict:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    megabytes = {key: int(value.split()[0]) * 1024 / 1e6 for key, value in (line.split(":") for line in lines)}
+    megabytes = {
+        key: int(value.split()[0]) * 1024 / 1e6
+        for key, value in (line.split(":") for line in lines)
+    }
     private = megabytes["Private_Clean"] + megabytes["Private_Dirty"]
     return {"RSS": megabytes["Rss"], "PSS": megabytes["Pss"], "USS": private}

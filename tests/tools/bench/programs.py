@@ -64,28 +64,53 @@ for turn in range(rounds):
 def run_program(text: str, place, rounds: int) -> list:
     """Run the program; return the JSON object that each of its turns prints."""
     words = [sys.executable, "-c", text, place, str(rounds), ROOT]
-    return list(map(json.loads, subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout.splitlines()))
+    return list(
+        map(
+            json.loads,
+            subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout.splitlines(),
+        )
+    )
 
 
 def measure_python(bench: Bench, rounds: int) -> dict:
-    series = Series("us", lambda row: ["fcntl.flock", *(["filelock"] if row == "solo.Lock" else [])])
+    series = Series(
+        "us", lambda row: ["fcntl.flock", *(["filelock"] if row == "solo.Lock" else [])]
+    )
     for turn in run_program(UNCONTENDED, bench.folder, rounds + 1)[1:]:
         series.add(turn)
     return {"python": series}
 
 
 def measure_engines(bench: Bench, rounds: int) -> dict:
-    """Measure a run of `true`, which loads the library from this environment, its CPU at etcd, and the steps in a process."""
+    """Measure a run of `true`, which loads the library from this environment, its CPU at etcd, and
+    the steps in a process.
+    """
     with ExitStack() as stack:
         urls = start_servers(bench, stack)
         solo = write_script(bench)
-        contestants = {f"solo via {name}": ([solo, "--via", url, "-n", "cold", TRUE], 0) for name, url in urls.items()}
+        contestants = {
+            f"solo via {name}": ([solo, "--via", url, "-n", "cold", TRUE], 0)
+            for name, url in urls.items()
+        }
         if "etcd" in urls:
             os.environ["ETCDCTL_API"] = "3"
-            words = ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE]
+            words = [
+                "etcdctl",
+                "--endpoints",
+                urls["etcd"].partition("//")[2],
+                "lock",
+                "cold",
+                TRUE,
+            ]
             contestants["etcdctl lock"] = (words, 0)
-        launches = run_in_turn({"floor": (bench.floor, 0), **contestants}, rounds, lambda row: ["floor"])
-        at_etcd = {name: contestants[name][:1] for name in ("solo via etcd", "etcdctl lock") if name in contestants}
+        launches = run_in_turn(
+            {"floor": (bench.floor, 0), **contestants}, rounds, lambda row: ["floor"]
+        )
+        at_etcd = {
+            name: contestants[name][:1]
+            for name in ("solo via etcd", "etcdctl lock")
+            if name in contestants
+        }
         cpu = run_in_turn(at_etcd, rounds, lambda row: ["etcdctl lock"], read_cpu)
         steps = {step: Series("ms") for step in ("acquire", "renew", "release")}
         for turns in zip(*(run_program(ENGINE, url, rounds) for url in urls.values())):
@@ -96,7 +121,9 @@ def measure_engines(bench: Bench, rounds: int) -> dict:
 
 
 def read_cpu(words) -> float:
-    """Run `words` to their end; return the milliseconds of CPU, user and system, of that process and its dead children."""
+    """Run `words` to their end; return the milliseconds of CPU, user and system, of that process
+    and its dead children.
+    """
     _, status, usage = os.wait4(spawn(words), 0)
     assert status == 0, f"{words} ended with {status}"
     return 1000 * (usage.ru_utime + usage.ru_stime)
@@ -123,6 +150,8 @@ def write_script(bench: Bench) -> str:
     site = next(path for path in sys.path if path.endswith("site-packages"))
     source = (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
     script = bench.folder / "solo-engines"
-    script.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = [{str(ROOT)!r}, {site!r}]\n{source}")
+    script.write_text(
+        f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = [{str(ROOT)!r}, {site!r}]\n{source}"
+    )
     script.chmod(0o755)
     return str(script)

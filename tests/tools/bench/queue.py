@@ -1,7 +1,8 @@
-"""Measure waiting and handoff: time, CPU and wake-ups with one to a thousand waiters, beside flock(1) and the floor.
+"""Measure waiting and handoff: time, CPU and wake-ups with one to a thousand waiters, beside
+flock(1) and the floor.
 
-All run `true`. Times include it; CPU is that of the launchers alone: the CPU of each launcher when it is dead and not yet reaped,
-less its CPU while it waited.
+All run `true`. Times include it; CPU is that of the launchers alone: the CPU of each launcher when
+it is dead and not yet reaped, less its CPU while it waited.
 """
 
 import os
@@ -22,12 +23,16 @@ def list_contenders(bench: Bench) -> dict:
     return {
         "flock(1)": (flock, flock),
         "floor": (bench.floor_in_queue, bench.floor_in_queue),
-        "solo": ([bench.solo, "-n", "queue", "--"], [bench.solo, "-n", "queue", "-w", "forever", "--"]),
+        "solo": (
+            [bench.solo, "-n", "queue", "--"],
+            [bench.solo, "-n", "queue", "-w", "forever", "--"],
+        ),
     }
 
 
 def drain(hold, wait, count: int) -> dict:
-    """Start `count` waiters in waves, let them wait for up to a second, then end the holder and time the handoffs.
+    """Start `count` waiters in waves, let them wait for up to a second, then end the holder and
+    time the handoffs.
 
     Numbers are per waiter, but "waiting, CPU" is the sum of all waiters.
     """
@@ -45,7 +50,9 @@ def drain(hold, wait, count: int) -> dict:
         seconds = time.perf_counter() - begin
         ended = [read_cost(pid) for pid in waiters]
         assert {os.waitpid(pid, 0)[1] for pid in waiters} == {0}
-    cpu = [sum(nanoseconds for _, nanoseconds, _ in costs) / 1e6 for costs in (joined, waited, ended)]
+    cpu = [
+        sum(nanoseconds for _, nanoseconds, _ in costs) / 1e6 for costs in (joined, waited, ended)
+    ]
     sleeps = [sum(sleeps for _, _, sleeps in costs) for costs in (waited, ended)]
     return {
         "waiting, CPU": cpu[1] - cpu[0],
@@ -56,25 +63,38 @@ def drain(hold, wait, count: int) -> dict:
 
 
 def measure_queue(bench: Bench, rounds: int) -> dict:
-    """Measure queues of several lengths. Drain short ones repeatedly, so that a turn has up to a hundred handoffs."""
+    """Measure queues of several lengths. Drain short ones repeatedly, so that a turn has up to a
+    hundred handoffs.
+    """
     found = {}
     for number in range(rounds):
         turn = {}
         counts = (1, 4) if bench.small else COUNTS if number else (*COUNTS, MOST)
         for count in counts:
             for name, words in list_contenders(bench).items():
-                drains = [drain(*words, count) for _ in range(1 if bench.small else max(1, min(10, 100 // count)))]
+                drains = [
+                    drain(*words, count)
+                    for _ in range(1 if bench.small else max(1, min(10, 100 // count)))
+                ]
                 for what in drains[0]:
-                    turn.setdefault(what, {})[f"{name}, {count}"] = sum(one[what] for one in drains) / len(drains)
+                    turn.setdefault(what, {})[f"{name}, {count}"] = sum(
+                        one[what] for one in drains
+                    ) / len(drains)
         for what, rows in turn.items():
-            found.setdefault(what, Series("" if "wake-ups" in what else "ms", list_references)).add(rows)
+            found.setdefault(what, Series("" if "wake-ups" in what else "ms", list_references)).add(
+                rows
+            )
     return {f"queue: {what}": series for what, series in found.items()}
 
 
 def list_references(row: str) -> list:
-    """Compare with the peers in a queue of the same length, and a long queue of solo with a short one."""
+    """Compare with the peers in a queue of the same length, and a long queue of solo with a short
+    one.
+    """
     name, count = row.split(", ")
-    return [f"{peer}, {count}" for peer in list_peers(name)] + ["solo, 10"] * (name == "solo" and int(count) > 10)
+    return [f"{peer}, {count}" for peer in list_peers(name)] + ["solo, 10"] * (
+        name == "solo" and int(count) > 10
+    )
 
 
 def list_peers(row: str) -> list:
@@ -82,7 +102,9 @@ def list_peers(row: str) -> list:
 
 
 def measure_latency(bench: Bench, rounds: int) -> dict:
-    """Measure from the end of the holder to the first word of the waiter's `echo`, including the start of `echo`."""
+    """Measure from the end of the holder to the first word of the waiter's `echo`, including the
+    start of `echo`.
+    """
     series = Series("ms", list_peers)
     for _ in range(rounds):
         turn = {}
@@ -99,7 +121,9 @@ def measure_latency(bench: Bench, rounds: int) -> dict:
 
 
 def time_first_word(wait, end) -> float:
-    """Start a waiter, call `end`; return the milliseconds until the first byte of the waiter's command."""
+    """Start a waiter, call `end`; return the milliseconds until the first byte of the waiter's
+    command.
+    """
     words = [*wait, shutil.which("echo")]
     waiter = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0)
     wait_asleep([waiter.pid])

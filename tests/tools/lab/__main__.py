@@ -1,4 +1,5 @@
-"""`make lab`: measure every installed wrapper. --record writes build/records and the lab's part of docs/evidence.md.
+"""`make lab`: measure every installed wrapper. --record writes build/records and the lab's part of
+docs/evidence.md.
 
 With names of wrappers or scenes, measure only these.
 """
@@ -54,7 +55,9 @@ def measure_all(peers, scenes) -> dict:
             outcome = measure(peer, scene)
         outcomes[scene][peer.name] = outcome
         done = sum(map(len, outcomes.values()))
-        result = f"{VERDICTS[outcome.verdict][0]} {peer.name}: {SCENES[scene].title}: {outcome.words}"
+        result = (
+            f"{VERDICTS[outcome.verdict][0]} {peer.name}: {SCENES[scene].title}: {outcome.words}"
+        )
         print(f"{done}/{len(cells)} {result}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -62,8 +65,13 @@ def measure_all(peers, scenes) -> dict:
     return {
         **describe(),
         "distribution": platform.freedesktop_os_release()["PRETTY_NAME"],
-        "peers": {peer.name: {"version": peer.find_version(), "skip": peer.skip, "wait": peer.wait} for peer in peers},
-        "scenes": {scene: {"title": SCENES[scene].title, "good": SCENES[scene].good} for scene in scenes},
+        "peers": {
+            peer.name: {"version": peer.find_version(), "skip": peer.skip, "wait": peer.wait}
+            for peer in peers
+        },
+        "scenes": {
+            scene: {"title": SCENES[scene].title, "good": SCENES[scene].good} for scene in scenes
+        },
         "outcomes": outcomes,
     }
 
@@ -85,7 +93,11 @@ class Report:
         return [peer for peer in self.peers if self.get(scene, peer) in verdicts]
 
     def find_faultless(self) -> list:
-        return [peer for peer in self.peers if all(self.get(scene, peer) in (GOOD, NOTE) for scene in self.scenes)]
+        return [
+            peer
+            for peer in self.peers
+            if all(self.get(scene, peer) in (GOOD, NOTE) for scene in self.scenes)
+        ]
 
     def has_gaps(self) -> bool:
         return any(self.find(scene, UNKNOWN) for scene in self.scenes)
@@ -93,7 +105,9 @@ class Report:
     def conclusion(self) -> str:
         faultless = self.find_faultless()
         fails = "is the only one that fails" if len(faultless) == 1 else "fail"
-        noted = [scene for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
+        noted = [
+            scene for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)
+        ]
         titles = ", ".join(self.scenes[scene]["title"] for scene in noted)
         note = f" It has a note (~) in: {titles}." if noted else ""
         return f"{', '.join(faultless) or 'None'} {fails} in no scene.{note}"
@@ -104,7 +118,9 @@ class Report:
         for scene, details in self.scenes.items():
             signs = (VERDICTS[self.get(scene, peer)][0] for peer in self.peers)
             lines.append(f"| {details['title']} | {' | '.join(signs)} |")
-        used = [VERDICTS[one] for one in VERDICTS if any(self.find(scene, one) for scene in self.scenes)]
+        used = [
+            VERDICTS[one] for one in VERDICTS if any(self.find(scene, one) for scene in self.scenes)
+        ]
         return "\n".join([*lines, "", ", ".join(map(" ".join, used)) + "."])
 
     def to_evidence(self) -> str:
@@ -122,7 +138,9 @@ class Report:
             "wrapper. But newcomers overtake its waiters, a job that closes its descriptors loses the lock, and such a wrapper cannot "
             "enforce a time limit, keep a history or report the holder."
         )
-        return "\n".join([*lines, "", self.matrix(), "", *textwrap.wrap(summary, 132, break_on_hyphens=False)])
+        return "\n".join(
+            [*lines, "", self.matrix(), "", *textwrap.wrap(summary, 132, break_on_hyphens=False)]
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Run one scene with one peer. `python -m lab.cell PEER SCENE PLACE` runs inside its own namespaces."""
+"""Run one scene with one peer. `python -m lab.cell PEER SCENE PLACE` runs inside its own
+namespaces.
+"""
 
 import json
 import os
@@ -25,13 +27,20 @@ def measure(peer, scene) -> Outcome:
     isolated = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with tempfile.TemporaryDirectory(prefix="lab.") as place:
         words = [*isolated, sys.executable, "-m", "lab.cell", json.dumps(peer), scene, place]
-        options = {"cwd": ROOT / "tests/tools", "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+        options = {
+            "cwd": ROOT / "tests/tools",
+            "stdin": subprocess.DEVNULL,
+            "capture_output": True,
+            "text": True,
+        }
         try:
             done = subprocess.run(words, timeout=LIMIT, **options)
         except subprocess.TimeoutExpired:
             return Outcome(UNKNOWN, f"no outcome within {LIMIT} s")
     if done.returncode:
-        return Outcome(UNKNOWN, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+        return Outcome(
+            UNKNOWN, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        )
     return Outcome(*json.loads(done.stdout))
 
 
@@ -46,6 +55,10 @@ def play(peer, scene, place) -> Outcome:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a shell may start background jobs with them ignored
+    for number in (
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGHUP,
+    ):  # a shell may start background jobs with them ignored
         signal.signal(number, signal.SIG_DFL)
     print(json.dumps(play(Peer(*json.loads(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))))

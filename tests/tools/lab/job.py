@@ -1,6 +1,7 @@
 """The job of every trial: log its start, any overlap, the signals it gets, and its end.
 
-Called as `job.py PLACE`. LAB_ACTION selects its action, LAB_TAG identifies it. Its words never change, as for a repeated job.
+Called as `job.py PLACE`. LAB_ACTION selects its action, LAB_TAG identifies it. Its words never
+change, as for a repeated job.
 """
 
 import fcntl
@@ -65,17 +66,27 @@ def write(word, number):
 
 
 signal.pthread_sigmask(signal.SIG_BLOCK, EVERY)
-seen = [number for number in map(int, os.listdir("/proc/self/fd")) if number > 2 and is_open(number)]
+seen = [
+    number for number in map(int, os.listdir("/proc/self/fd")) if number > 2 and is_open(number)
+]
 log = os.open(f"{PLACE}/log", os.O_WRONLY | os.O_APPEND)
 alone = os.open(f"{PLACE}/alone", os.O_RDWR)
 try:
-    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a witness: the kernel unlocks it when this job ends
+    fcntl.flock(
+        alone, fcntl.LOCK_EX | fcntl.LOCK_NB
+    )  # a witness: the kernel unlocks it when this job ends
 except BlockingIOError:
     write("overlap", os.getpid())
 for number in seen:
     write("sees", number)
 write("started", os.getpid())
-ACTIONS = {"stay": stay, "daemon": leave_daemon, "session": leave_session, "close": close_inherited, "die": die}
+ACTIONS = {
+    "stay": stay,
+    "daemon": leave_daemon,
+    "session": leave_session,
+    "close": close_inherited,
+    "die": die,
+}
 if ACTION in ACTIONS:
     ACTIONS[ACTION]()
 write("ended", os.getpid())

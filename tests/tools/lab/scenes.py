@@ -1,6 +1,7 @@
 """The scenes: one function for each, which does something to a wrapper and returns the outcome.
 
-No scene looks for overlaps: every job does and logs them. An overlap outweighs every other outcome of a scene.
+No scene looks for overlaps: every job does and logs them. An overlap outweighs every other outcome
+of a scene.
 """
 
 import os
@@ -40,10 +41,13 @@ def scene(title, good, needs=""):
     return add
 
 
-# --- Exit status and messages --------------------------------------------------------------------------------------------------
+# --- Exit status and messages---------------------------------------------------------------------
 
 
-@scene("exit status when busy", "Distinct: not 0, not 1 like a failed job, and not that of an impossible lock.")
+@scene(
+    "exit status when busy",
+    "Distinct: not 0, not 1 like a failed job, and not that of an impossible lock.",
+)
 def busy_status(trial):
     trial.hold()
 
@@ -54,10 +58,17 @@ def busy_status(trial):
         return bad("0, as if it had run")
     if status == 1:
         return note("1, like a failed job")
-    return note(f"{status}, as when the lock cannot be created") if status == unusable else good(f"{status}")
+    return (
+        note(f"{status}, as when the lock cannot be created")
+        if status == unusable
+        else good(f"{status}")
+    )
 
 
-@scene("message when busy", "It names the holder's pid and program, for the administrator on call at 3 in the morning.")
+@scene(
+    "message when busy",
+    "It names the holder's pid and program, for the administrator on call at 3 in the morning.",
+)
 def busy_message(trial):
     wrapper, job = trial.hold()
 
@@ -65,12 +76,18 @@ def busy_message(trial):
 
     if not output:
         return bad("no message")
-    if any(str(pid) in output.split() for pid in (wrapper.pid, job)) and os.path.basename(sys.executable) in output:
+    if (
+        any(str(pid) in output.split() for pid in (wrapper.pid, job))
+        and os.path.basename(sys.executable) in output
+    ):
         return good("names pid and program")
     return note("reports busy, but not the holder")
 
 
-@scene("a hung job behind silent skips", "The fifth skip is reported: else nobody would notice for days.")
+@scene(
+    "a hung job behind silent skips",
+    "The fifth skip is reported: else nobody would notice for days.",
+)
 def silent_hang(trial):
     trial.hold()
 
@@ -104,7 +121,10 @@ def exit_status(trial):
     return good("3") if status == 3 else bad("0, success") if status == 0 else note(f"{status}")
 
 
-@scene("a job that dies of SIGTERM", "The wrapper dies of it too: a shell loop ends on Ctrl-C only if it sees that.")
+@scene(
+    "a job that dies of SIGTERM",
+    "The wrapper dies of it too: a shell loop ends on Ctrl-C only if it sees that.",
+)
 def signal_status(trial):
     status = trial.start("die").wait()
 
@@ -113,7 +133,7 @@ def signal_status(trial):
     return bad("0, success") if status == 0 else note(f"exits {status}")
 
 
-# --- Signals -------------------------------------------------------------------------------------------------------
+# --- Signals--------------------------------------------------------------------------------------
 
 
 def signal_wrapper(trial, number, action="stay"):
@@ -122,7 +142,9 @@ def signal_wrapper(trial, number, action="stay"):
     wrapper.send_signal(number)
     trial.comes_true(lambda: wrapper.poll() is not None or number in trial.read("signal"), GRACE)
     send(job, MARK)
-    trial.until(lambda: MARK in trial.read("signal") or not is_alive(job), "keeps the job from running")
+    trial.until(
+        lambda: MARK in trial.read("signal") or not is_alive(job), "keeps the job from running"
+    )
     ended, got = wrapper.poll() is not None, set(trial.read("signal")) - {MARK}
     trial.admits_next()
     killed = not is_alive(job)
@@ -133,29 +155,48 @@ def signal_wrapper(trial, number, action="stay"):
     if not got:
         return bad("ends, the job gets no signal" if ended else "the signal is lost")
     if killed or number not in got:
-        return note(f"the job gets {', '.join(signal.Signals(one).name for one in got)}" + killed * ", then SIGKILL")
+        return note(
+            f"the job gets {', '.join(signal.Signals(one).name for one in got)}"
+            + killed * ", then SIGKILL"
+        )
     return good("the job gets the signal")
 
 
 for name, number, title, right in (
-    ("term", signal.SIGTERM, "SIGTERM to the wrapper", "The job gets it, to clean up; the lock holds until it ends."),
+    (
+        "term",
+        signal.SIGTERM,
+        "SIGTERM to the wrapper",
+        "The job gets it, to clean up; the lock holds until it ends.",
+    ),
     (
         "interrupt",
         signal.SIGINT,
         "SIGINT to the wrapper",
         "The same: a CI runner that cancels signals only the wrapper.",
     ),
-    ("hang_up", signal.SIGHUP, "SIGHUP to the wrapper", "The same: a connection is lost or a terminal closed."),
+    (
+        "hang_up",
+        signal.SIGHUP,
+        "SIGHUP to the wrapper",
+        "The same: a connection is lost or a terminal closed.",
+    ),
 ):
     SCENES[name] = Scene(title, right, partial(signal_wrapper, number=number), "")
 
 
-@scene("SIGTERM with the job in its own session", "The same: the wrapper finds the job in the other session too.")
+@scene(
+    "SIGTERM with the job in its own session",
+    "The same: the wrapper finds the job in the other session too.",
+)
 def own_session(trial):
     return signal_wrapper(trial, signal.SIGTERM, "session")
 
 
-@scene("SIGKILL to the wrapper", "No two jobs run at once: the job dies too, or the next run is refused until then.")
+@scene(
+    "SIGKILL to the wrapper",
+    "No two jobs run at once: the job dies too, or the next run is refused until then.",
+)
 def kill_wrapper(trial):
     wrapper, job = trial.hold()
 
@@ -222,12 +263,16 @@ def kill_tree(trial, wrapper, job):
     wrapper.wait()
     trial.until(lambda: not any(map(is_alive, pids)), "does not die of SIGKILL")
     for pid in pids:
-        if read_stat(pid)[1] == os.getpid():  # orphans become children of the first process of the namespace
+        if (
+            read_stat(pid)[1] == os.getpid()
+        ):  # orphans become children of the first process of the namespace
             os.waitpid(pid, 0)
     return pids
 
 
-@scene("SIGSTOP to the wrapper, for a while", "No two jobs run meanwhile; afterwards nothing is stuck.")
+@scene(
+    "SIGSTOP to the wrapper, for a while", "No two jobs run meanwhile; afterwards nothing is stuck."
+)
 def stopped(trial):
     wrapper, job = trial.hold()
     stop(trial, wrapper)
@@ -240,7 +285,9 @@ def stopped(trial):
     waiter = trial.start_waiter("waiter") if trial.peer.wait else None
     stop(trial, wrapper)
     send(job, signal.SIGUSR1)
-    trial.comes_true(lambda: not is_alive(job), GRACE / 10)  # a stopped wrapper that became the job by exec stays alive
+    trial.comes_true(
+        lambda: not is_alive(job), GRACE / 10
+    )  # a stopped wrapper that became the job by exec stays alive
     wrapper.send_signal(signal.SIGCONT)
     trial.until(lambda: wrapper.poll() is not None, "does not continue")
     if waiter and not trial.comes_true(lambda: "waiter" in trial.read_tags()):
@@ -255,10 +302,13 @@ def stop(trial, wrapper):
     trial.until(lambda: read_stat(wrapper.pid)[0] == "T", "does not stop")
 
 
-# --- Descriptors of the lock ----------------------------------------------------------------------------------------
+# --- Descriptors of the lock----------------------------------------------------------------------
 
 
-@scene("a daemon left behind by the job", "The next run starts: the job has ended, and a daemon may live for years.")
+@scene(
+    "a daemon left behind by the job",
+    "The next run starts: the job has ended, and a daemon may live for years.",
+)
 def daemon(trial):
     wrapper = trial.start("daemon")
     trial.until(lambda: trial.read("daemon"), "starts no job")
@@ -267,7 +317,10 @@ def daemon(trial):
     return good("the next run starts") if trial.admits_next() else bad("keeps the lock")
 
 
-@scene("a descriptor of the lock in the job", "None: it has the descriptors that it would have without the wrapper.")
+@scene(
+    "a descriptor of the lock in the job",
+    "None: it has the descriptors that it would have without the wrapper.",
+)
 def visible_descriptor(trial):
     trial.hold()
 
@@ -276,7 +329,10 @@ def visible_descriptor(trial):
     return note(f"descriptor {', '.join(map(str, seen))}") if seen else good("none")
 
 
-@scene("a job that closes inherited descriptors", "The lock holds: sudo, ssh and many daemons close them first.")
+@scene(
+    "a job that closes inherited descriptors",
+    "The lock holds: sudo, ssh and many daemons close them first.",
+)
 def closed_descriptors(trial):
     wrapper, job = trial.hold("close")
     send(job, MARK)
@@ -285,11 +341,13 @@ def closed_descriptors(trial):
     return bad("the next run starts") if trial.admits_next() else good("the lock holds")
 
 
-# --- The queue -------------------------------------------------------------------------------------------------------
+# --- The queue------------------------------------------------------------------------------------
 
 
 @scene(
-    f"order of {QUEUE} waiters", "Order of arrival; each waiter arrives once the one before it sleeps.", needs="wait"
+    f"order of {QUEUE} waiters",
+    "Order of arrival; each waiter arrives once the one before it sleeps.",
+    needs="wait",
 )
 def order(trial):
     wrapper, job = trial.hold()
@@ -305,7 +363,11 @@ def order(trial):
     return bad(f"{out_of_turn} of {QUEUE} out of turn") if out_of_turn else good("order of arrival")
 
 
-@scene("waiters behind a stopped waiter", "They acquire the lock while the one ahead is stopped.", needs="wait")
+@scene(
+    "waiters behind a stopped waiter",
+    "They acquire the lock while the one ahead is stopped.",
+    needs="wait",
+)
 def stopped_waiter(trial):
     wrapper, job = trial.hold()
     first = trial.start_waiter("first")
@@ -316,12 +378,16 @@ def stopped_waiter(trial):
     passes = trial.comes_true(lambda: "second" in trial.read_tags(), GRACE)
     for member in find_tree(first.pid):
         send(member, signal.SIGCONT)
-    trial.until(lambda: all(waiter.poll() is not None for waiter in waiters), "starts no further run")
+    trial.until(
+        lambda: all(waiter.poll() is not None for waiter in waiters), "starts no further run"
+    )
 
     return good("they acquire the lock") if passes else note("it keeps its place and they wait")
 
 
-@scene("newcomers that overtake a waiter", "None acquires a freed lock before a waiter.", needs="wait")
+@scene(
+    "newcomers that overtake a waiter", "None acquires a freed lock before a waiter.", needs="wait"
+)
 def overtaking(trial):
     deadline = time.monotonic() + ENOUGH
     for number in range(1, ROUNDS + 1):
@@ -332,7 +398,9 @@ def overtaking(trial):
         ran = len(trial.read_tags())
 
         send(job, signal.SIGUSR1)
-        trial.until(lambda ran=ran: send_newcomers(trial) and len(trial.read_tags()) > ran, "starts no run")
+        trial.until(
+            lambda ran=ran: send_newcomers(trial) and len(trial.read_tags()) > ran, "starts no run"
+        )
         if trial.read_tags()[ran] == "newcomer":
             return bad(f"a newcomer ran first, in round {number}")
         trial.finish(waiting)
@@ -341,10 +409,17 @@ def overtaking(trial):
 
 
 def send_newcomers(trial):
-    return [trial.finish(newcomer) for newcomer in [trial.start("end", tag="newcomer") for _ in range(3)]]
+    return [
+        trial.finish(newcomer)
+        for newcomer in [trial.start("end", tag="newcomer") for _ in range(3)]
+    ]
 
 
-@scene(f"{WATCH} seconds of waiting", "No system call: the waiter sleeps until the lock is free.", needs="wait")
+@scene(
+    f"{WATCH} seconds of waiting",
+    "No system call: the waiter sleeps until the lock is free.",
+    needs="wait",
+)
 def waiting_cost(trial):
     trial.hold()
     trace = trial.place / "trace"
@@ -361,7 +436,7 @@ def waiting_cost(trial):
     return note(f"{len(begun)} system calls") if begun else good("no system call")
 
 
-# --- Leftovers -------------------------------------------------------------------------------------------------
+# --- Leftovers------------------------------------------------------------------------------------
 
 
 @scene("a reboot during the job", "The next run starts: nobody has to remove anything.")
@@ -385,7 +460,18 @@ def boot(trial, boot_id, action, pid):
         echo {pid - 1} >/proc/sys/kernel/ns_last_pid
         "$@" & wait
     """
-    isolated = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
+    isolated = (
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        script,
+        "sh",
+    )
     return trial.start(action, tag=boot_id, prefix=isolated)
 
 
@@ -402,7 +488,10 @@ def reused_pid(trial):
     return good("the next run starts") if trial.admits_next() else bad("stays locked")
 
 
-@scene("a full disk", "It refuses with a message, or runs and excludes others; with space again, the next run starts.")
+@scene(
+    "a full disk",
+    "It refuses with a message, or runs and excludes others; with space again, the next run starts.",
+)
 def full_disk(trial):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", trial.locks], check=True)
     filler = trial.locks / "filler"

@@ -49,24 +49,45 @@ class Trial:
         for file in (self.log, place / "alone", place / "file"):
             file.touch()
 
-    def start(self, action, form="skip", tag="-", prefix=(), locks=None, job=(sys.executable, "-IS", JOB)):
-        """Start the peer before a job. `form` is skip, wait, quiet or tree; `action` is an action of job.py."""
+    def start(
+        self, action, form="skip", tag="-", prefix=(), locks=None, job=(sys.executable, "-IS", JOB)
+    ):
+        """Start the peer before a job. `form` is skip, wait, quiet or tree; `action` is an action
+        of job.py.
+        """
         locks = locks or self.locks
-        words = [word.replace("{lock}", f"{locks}/job").replace("{name}", "job") for word in getattr(self.peer, form)]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOLO_", "XDG_"))}
+        words = [
+            word.replace("{lock}", f"{locks}/job").replace("{name}", "job")
+            for word in getattr(self.peer, form)
+        ]
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SOLO_", "XDG_"))
+        }
         places = dict.fromkeys(("HOME", "SOLO_DIR"), str(locks))
         environment = {**kept, **places, "LAB_ACTION": action, "LAB_TAG": str(tag)}
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        streams = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }
         return subprocess.Popen([*prefix, *words, *job, self.place], env=environment, **streams)
 
     def hold(self, action="stay"):
-        """Start a wrapper; return (wrapper, pid of its job) once the job runs. Raises if it does not start."""
+        """Start a wrapper; return (wrapper, pid of its job) once the job runs. Raises if it does
+        not start.
+        """
         before = len(self.read("started"))
         wrapper = self.start(action)
-        if not self.comes_true(lambda: len(self.read("started")) > before or wrapper.poll() is not None):
+        if not self.comes_true(
+            lambda: len(self.read("started")) > before or wrapper.poll() is not None
+        ):
             raise TimeoutError("no job was started")
         if len(self.read("started")) == before:
-            raise RuntimeError(f"no job was started: {wrapper.stdout.read().decode(errors='replace')}")
+            raise RuntimeError(
+                f"no job was started: {wrapper.stdout.read().decode(errors='replace')}"
+            )
         return wrapper, self.read("started")[-1]
 
     def start_waiter(self, tag="-", prefix=()):
@@ -103,11 +124,19 @@ class Trial:
 
     def read(self, word):
         """Return the numbers that jobs logged after `word`, oldest first."""
-        return [int(line.split()[1]) for line in self.log.read_text().splitlines() if line.startswith(word + " ")]
+        return [
+            int(line.split()[1])
+            for line in self.log.read_text().splitlines()
+            if line.startswith(word + " ")
+        ]
 
     def read_tags(self):
         """Return the tags of the jobs that ran, oldest first."""
-        return [line.split()[2] for line in self.log.read_text().splitlines() if line.startswith("started ")]
+        return [
+            line.split()[2]
+            for line in self.log.read_text().splitlines()
+            if line.startswith("started ")
+        ]
 
     def until(self, condition, otherwise):
         if not self.comes_true(condition):
@@ -145,7 +174,11 @@ def is_alive(pid):
 
 def find_tree(pid):
     """Return a process and its living descendants, oldest first."""
-    parents = {int(name): read_stat(name)[1] for name in os.listdir("/proc") if name.isdigit() and is_alive(name)}
+    parents = {
+        int(name): read_stat(name)[1]
+        for name in os.listdir("/proc")
+        if name.isdigit() and is_alive(name)
+    }
     tree = [pid]
     for member in tree:
         tree += sorted(child for child, parent in parents.items() if parent == member)
