@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""Write a report: one program at a time, and none that was paused meanwhile can overwrite a newer
-report.
-"""
+"""Write a report: one program at a time, and none that was paused meanwhile can overwrite a newer report."""
 
 import sqlite3
 from contextlib import closing
@@ -13,9 +11,7 @@ try:
         db.execute("CREATE TABLE IF NOT EXISTS report (id PRIMARY KEY, token, text)")
         db.execute("INSERT OR IGNORE INTO report VALUES (1, 0, NULL)")
         row = (hold.token, "new", hold.token)
-        written = db.execute(
-            "UPDATE report SET token = ?, text = ? WHERE id = 1 AND token <= ?", row
-        ).rowcount
+        written = db.execute("UPDATE report SET token = ?, text = ? WHERE id = 1 AND token <= ?", row).rowcount
 except solo.Busy as busy:
     raise SystemExit(f"still held by {[holder.launcher for holder in busy.holders]}")
 if not written:
