@@ -13,7 +13,7 @@ REQUEST, ANSWER = "request", "answer"
 
 class Proxy:
     """Connect clients at `port` (0: any free one) to the server at `target`. Another target is that
-    of later clients; `accepted` counts them all.
+    of later clients; `accepted` counts them all, `requests` has the pieces that they sent.
 
     `mode` is the fault of all traffic; RESET also ends open connections. strike() makes one message
     fail, and so only its connection, unless it also changes the mode.
@@ -22,6 +22,7 @@ class Proxy:
     def __init__(self, target: int, port: int = 0, host: str = "127.0.0.1"):
         self.target = target
         self.accepted = 0
+        self.requests = []
         self.mode = OK
         self.pairs = {}  # {socket: the socket of the other side}
         self.clients = set()
@@ -114,6 +115,8 @@ class Proxy:
                 self.selector.unregister(one)
             return
         kind = REQUEST if one in self.clients else ANSWER
+        if kind == REQUEST:
+            self.requests.append(data)
         if kind == self.kind:
             self.left -= 1
             if self.left == 0:

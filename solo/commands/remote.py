@@ -269,6 +269,7 @@ def examine(via: str) -> Iterator[Any]:
     try:
         begin = read_boot_clock()
         with look(via, is_view=False) as engine:
+            engine.renew()
             reached = read_boot_clock() - begin
             begin = read_boot_clock()
             for _ in range(SAMPLES):

@@ -72,25 +72,22 @@ class Etcd(Engine):
         self.at = 0  # the index of the host that answered last
         self.connection = self.lease = None
         self.headers = {"Content-Type": "application/json"}
-        self.version = ""
         self.date = None  # the server's wall clock in its last answer
+        self.joined = {}  # the answer to a join by name, which has the queue
         self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
         self.tls = network.make_tls(target) if target.scheme == "etcds" else None
 
     def connect(self):
-        self.log_in()
-        skew = (self.date or time()) - time()
-        self.skew = skew if abs(skew) >= SKEWED else 0.0
+        """As Engine.connect; without a user the first request connects."""
+        if self.target.user is not None:
+            self.log_in()
 
     def log_in(self):
-        if self.target.user is not None:
-            self.headers.pop(TOKEN, None)
-            password, _ = self.password.find(monotonic() + self.timeout)
-            known = {"name": self.target.user, "password": password or ""}
-            self.headers[TOKEN] = self.call("/v3/auth/authenticate", known)["token"]
-        else:
-            self.version = self.call("/v3/maintenance/status", {}).get("version", "")
+        self.headers.pop(TOKEN, None)
+        password, _ = self.password.find(monotonic() + self.timeout)
+        known = {"name": self.target.user, "password": password or ""}
+        self.headers[TOKEN] = self.call("/v3/auth/authenticate", known)["token"]
 
     def open(self, deadline: float):
         """Return a connection to the current host. Raises OSError."""
@@ -157,7 +154,7 @@ class Etcd(Engine):
         data = answer.read(LARGEST).decode()
         if len(data) >= LARGEST:
             raise ValueError("the answer is too long")
-        self.date = find_http_date(answer.headers) or self.date
+        self.learn_skew(find_http_date(answer.headers))
         if 400 <= answer.status < 500 and not data.startswith("{"):
             raise SoloError(
                 f"{self.where}: HTTP {answer.status}{describe_refusal(answer.status, data)}"
@@ -176,6 +173,11 @@ class Etcd(Engine):
                 "message": known["error"].get("message"),
             }
         return known.get("result") or known
+
+    def learn_skew(self, date):
+        if date is not None:
+            self.date, skew = date, date - time()
+            self.skew = skew if abs(skew) >= SKEWED else 0.0
 
     def close(self, is_bad: bool = False):
         """Close the connection. If the host `is_bad`, the next connection is to another one."""
@@ -210,11 +212,16 @@ class Etcd(Engine):
     def grant(self):
         # Choose the number ourselves: if we are interrupted, we can still revoke the lease.
         self.lease = str(int.from_bytes(posix.urandom(8), "big") >> 1 or 1)
-        answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
+        try:
+            answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
+        except Unreachable:
+            self.lease = None  # it has no keys; to revoke it would take one more timeout
+            raise
         self.ttl = float(answer["TTL"])
 
     def release(self):
         lease, self.lease, self.entries = self.lease, None, {}
+        self.joined = {}
         try:
             if lease is not None:
                 self.call("/v3/lease/revoke", {"ID": lease}, is_leased=True)
@@ -225,19 +232,21 @@ class Etcd(Engine):
         if self.lease is None:
             self.grant()
         key = self.make_key(name)
+        listed = {"request_range": self.make_range(*find_range(self.prefix + name + "/"))}
+        wanted = {
+            "compare": [compare(key, "CREATE", "create_revision", 0)],
+            "success": [{"request_put": self.make_put(key, record)}, listed],
+            "failure": [listed],
+        }
         try:
-            self.put_entry(key, 0, record)
+            self.joined[name] = self.call("/v3/kv/txn", wanted, is_leased=True)
         except Gone:
             self.release()
             raise
         return key
 
-    def put_entry(self, key: str, number: int, record) -> bool:
-        """Write our entry if `number` is its create_revision, 0 for none. Return whether it is.
-        Raises Gone.
-        """
-        put = {"key": pack(key), "value": pack(record.format(self.skew)), "lease": self.lease}
-        return self.put_if(compare(key, "CREATE", "create_revision", number), put)
+    def make_put(self, key: str, record) -> dict:
+        return {"key": pack(key), "value": pack(record.format(self.skew)), "lease": self.lease}
 
     def put_if(self, condition: dict, put: dict) -> bool:
         wanted = {"compare": [condition], "success": [{"request_put": put}]}
@@ -248,19 +257,33 @@ class Etcd(Engine):
             self.call("/v3/kv/deleterange", {"key": pack(self.make_key(name))})
 
     def rewrite(self, entry):
-        if not self.put_entry(entry.key, entry.number, entry.record):
+        known = compare(entry.key, "CREATE", "create_revision", entry.number)
+        if not self.put_if(known, self.make_put(entry.key, entry.record)):
             raise Gone("its key was removed")
 
     def read_queue(self, name: str) -> list:
-        return self.read_entries(*find_range(self.prefix + name + "/"), name)
+        """As Engine.read_queue. The answer to a join has the queue that is read after it."""
+        answer = self.joined.pop(name, None)
+        if answer is None:
+            return self.read_entries(*find_range(self.prefix + name + "/"), name)
+        return self.parse_entries(answer, answer["responses"][-1]["response_range"], name)
+
+    def make_range(self, first: str, end: str) -> dict:
+        return {
+            "key": pack(first),
+            "range_end": pack(end),
+            "sort_order": "ASCEND",
+            "sort_target": "CREATE",
+        }
 
     def read_entries(self, first: str, end: str, name=None) -> list:
         """Return the entries with keys from `first` to before `end`."""
-        keys = {"key": pack(first), "range_end": pack(end)}
-        answer = self.call(
-            "/v3/kv/range", {**keys, "sort_order": "ASCEND", "sort_target": "CREATE"}
-        )
-        self.revision = int(answer["header"]["revision"])
+        answer = self.call("/v3/kv/range", self.make_range(first, end))
+        return self.parse_entries(answer, answer, name)
+
+    def parse_entries(self, whole: dict, answer: dict, name=None) -> list:
+        """Return the entries in the `answer` to a range, which may be a part of the `whole` one."""
+        self.revision = int(whole["header"]["revision"])
         entries = []
         for kv in answer.get("kvs", []):
             key = decode(unpack(kv["key"]))
@@ -375,7 +398,7 @@ class Etcd(Engine):
                 return found
 
     def examine(self) -> list:
-        version = self.version or self.call("/v3/maintenance/status", {}).get("version", "?")
+        version = self.call("/v3/maintenance/status", {}).get("version", "?")
         return [
             ("ok", f"etcd {version}"),
             *([describe_skew(self.date)] if self.date else []),

@@ -114,13 +114,18 @@ class Lease:
             self.dead_man.arm(self.deadline)
 
     def start(self, ttl: float) -> None:
-        """Renew the lease, granted for `ttl` seconds, and arm the timer. Raises Gone, SoloError,
-        Unreachable.
+        """Arm the timer of the lease, granted for `ttl` seconds and just confirmed; else renew it.
+        Raises Gone, SoloError, Unreachable.
+
+        The renewal that confirmed the last name was sent before the queue was read in which nobody
+        was before it.
         """
         self.terms = Terms(ttl, self.terms.asked_grace)
         self.terms.check()
         self.engine.timeout = min(self.engine.timeout, self.terms.timeout)
-        self.renew()
+        self.renewed = self.engine.confirmed
+        if not self.is_fresh():
+            self.renew()
         self.check_start()
         self.dead_man.arm(self.deadline)
 

@@ -15,7 +15,7 @@ from time import monotonic, sleep, time
 from solo.engines.engine import RENEWALS, Entry, EntryRecord, Gone, Renewal
 from solo.engines.fields import NamedTuple
 from solo.errors import Busy, SoloError, Superseded, Unreachable
-from solo.kernel import NO_WAIT
+from solo.kernel import NO_WAIT, read_boot_clock
 from solo.modes import SLOTS, Claim, allot_slots, find_conflicts
 from solo.text.describe import cut_command, describe_note, format_duration
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Watch
 
 PAUSE = 0.5  # seconds
+NEVER = -float("inf")
 
 
 class Wait(NamedTuple):
@@ -73,6 +74,9 @@ class Engine:
     keeps_outcomes = True
     expires_leases = True
     is_view = False
+    # when the last renewal was sent that confirmed an entry whose turn had come, by read_boot_clock
+    confirmed = NEVER
+    confirms = True  # whether a command may begin by that renewal, without one more as its holder
 
     @property
     def timeout(self) -> float:
@@ -356,8 +360,10 @@ class Contender:
         self.has_slots = True
 
     def confirm(self) -> None:
+        sent = read_boot_clock()
         self.renew()
         self.is_renewed = True
+        self.engine.confirmed = sent if self.engine.confirms else NEVER
 
     def renew(self) -> None:
         """Renew now. Raises Superseded if a contender asks us to end; Unreachable, Gone."""

@@ -150,7 +150,8 @@ class Redis(Engine):
         if self.info.get("role") == "slave":
             self.connection.dial_again()
             raise Unreachable(f"{self.where}: is a replica{SINGLE}")
-        self.skew = self.read_clock() - time()
+        clock = self.info.get("server_time_usec", "")  # of Redis 6.2 and newer
+        self.skew = (int(clock) / 1e6 if clock.isdecimal() else self.read_clock()) - time()
 
     def read_clock(self) -> float:
         seconds, microseconds = map(int, self.call("TIME"))

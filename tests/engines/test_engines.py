@@ -151,6 +151,63 @@ def test_run_loads_no_heavy_module(fleet):
     assert f"solo.engines.{fleet.server.scheme}" in loaded and loaded.isdisjoint(HEAVY)
 
 
+def list_paths(data):
+    return re.findall(rb"POST /v3/(\S+) HTTP", data)
+
+
+def list_frames(data):
+    """Return the packets of ZooKeeper."""
+    frames = []
+    while data:
+        size = 4 + int.from_bytes(data[:4], "big")
+        frames.append(data[4:size])
+        data = data[size:]
+    return frames
+
+
+# How to read what a client sent, and the requests of a run and of a skip, as in the manual page.
+REQUESTS = {
+    "etcd": (
+        list_paths,
+        b"lease/grant kv/txn lease/keepalive kv/txn kv/range kv/txn lease/revoke kv/txn".split(),
+        b"lease/grant kv/txn kv/deleterange lease/revoke".split(),
+    ),
+    "redis": (re.compile(rb"^\*\d+\r\n\$4\r\n", re.M).findall, 8, 4),
+    "postgresql": (
+        re.compile(rb"P\0\0..\0(?:select|with|insert|update|delete)", re.S).findall,
+        10,
+        6,
+    ),
+    "zookeeper": (list_frames, 15, 8),
+}
+
+
+def test_run_and_skip_make_few_requests(fleet):
+    if fleet.server.scheme not in REQUESTS:
+        pytest.skip("test_s3.py counts them")
+    read, *wanted = REQUESTS[fleet.server.scheme]
+    words = ("-n", fleet.job, "--ttl", "1m", "true")  # no renewal is due
+    fleet.run("a", *words)  # makes what is missing
+    direct, proxy = fleet.url, Proxy(fleet.server.port)
+
+    def count(status):
+        proxy.requests.clear()
+        fleet.url = fleet.server.make_url(proxy.port)
+        assert fleet.run("a", *words).returncode == status
+        fleet.url = direct
+        return read(b"".join(proxy.requests))
+
+    run = count(0)
+    holder = fleet.hold("b", fleet.job)
+    skip = count(75)
+
+    assert (
+        [run, skip] == wanted if fleet.server.scheme == "etcd" else [len(run), len(skip)] == wanted
+    )
+    finish(holder)
+    proxy.close()
+
+
 # --- several contenders---------------------------------------------------------------------------
 
 

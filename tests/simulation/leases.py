@@ -98,7 +98,7 @@ FOUND = [
         "self.call('/v3/lease/keepalive', {'ID': self.lease}, is_leased=True)\nreturn None",
         "etcd",
     ),
-    Fault("queue in order of keys", "engines/etcd.py Etcd.read_entries", "'CREATE'", "'KEY'", "etcd"),
+    Fault("queue in order of keys", "engines/etcd.py Etcd.make_range", "'CREATE'", "'KEY'", "etcd"),
     Fault(
         "revoked lease used again", "engines/etcd.py Etcd.release",
         "lease, self.lease, self.entries = self.lease, None, {}", "lease, self.entries = self.lease, {}", "etcd",
@@ -107,6 +107,19 @@ FOUND = [
         "watch from now on", "engines/etcd.py Etcd.wait_change",
         "{**keys, 'start_revision': self.revision + 1}", "keys", "etcd",
     ),
+    Fault(
+        "confirmation dated late", "engines/queue.py Contender.confirm",
+        "sent if self.engine.confirms else NEVER", "sent + self.engine.period", "etcd",
+    ),
+    Fault(
+        "holder confirmed as a waiter", "engines/s3/engine.py",
+        "keeps_outcomes = expires_leases = confirms = False", "keeps_outcomes = expires_leases = False", "s3",
+    ),
+    Fault(
+        "lease confirmed by nothing", "engines/lease.py Lease.start",
+        "self.engine.confirmed", "read_boot_clock()", "s3 etcd",
+    ),
+    Fault("queue of a join read again", "engines/etcd.py Etcd.read_queue", "self.joined.pop(name, None)", "self.joined.get(name)", "etcd"),
     Fault("renewal after its answer", "engines/lease.py Lease.renew", "self.renewed = sent", "self.renewed = read_boot_clock()", "s3 etcd"),
 ]
 CROWDED = {  # as FOUND, but by the waiters of a crowd before which each leaves the name idle
@@ -389,15 +402,25 @@ class Gateway:
             found.sort(key=lambda known: a2b_base64(known["key"]))
         return {"header": {"revision": str(len(self.history))}, "kvs": found}
 
-    def kv_txn(self, compare, success):
-        if any(
-            self.keys.get(one["key"], ABSENT)["create_revision"] != one["create_revision"]
+    def kv_txn(self, compare, success, failure=()):
+        is_met = all(
+            self.keys.get(one["key"], ABSENT)["create_revision"] == one["create_revision"]
             for one in compare
-        ):
-            return {}
-        ((kind, words),) = success[0].items()
-        response = self.kv_range(**words) if kind == "request_range" else self.put(**words)
-        return {"succeeded": True, "responses": [{"response_range": response}]}
+        )
+        responses = []
+        for ((kind, words),) in (one.items() for one in (success if is_met else failure)):
+            responses.append(
+                {
+                    "response_range": self.kv_range(**words)
+                    if kind == "request_range"
+                    else self.put(**words)
+                }
+            )
+        return {
+            "header": {"revision": str(len(self.history))},
+            "succeeded": is_met,
+            "responses": responses,
+        }
 
     def put(self, key, value, lease):
         self.leases[lease]

@@ -137,13 +137,6 @@ class PostgreSQL(Engine):
         self.channels = set()
         self.link.open()
         self.skew = self.link.skew
-        if not self.link.is_pooled:  # a pooler's session is shared with other clients
-            # The join leaves out what the server does not have.
-            self.link.ask(
-                "select set_config(name, value, false) from pg_settings join (values "
-                "('synchronous_commit', 'on'),"
-                " ('statement_timeout', '0')) as ours(name, value) using (name)"
-            )
 
     def ask(self, query: str, *values) -> list:
         """Return the rows of an answer, in a new session if need be. Raises Unreachable,

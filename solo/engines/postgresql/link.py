@@ -19,6 +19,16 @@ LONGEST_POLL = 1e6  # seconds
 # probes.
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
+# Sets the session unless a pooler, whose pid is another one, shares it with other clients. The join
+# leaves out what the server does not have.
+OPENING = (
+    "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'),"
+    " extract(epoch from clock_timestamp()), (select count(set_config(name, value, false)) from "
+    "pg_settings"
+    " join (values ('synchronous_commit', 'on'), ('statement_timeout', '0')) as ours(name, value) "
+    "using (name)"
+    " where pg_backend_pid() = $1::int)"
+)
 # libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server
 # that starts, or is full.
 REFUSALS = (
@@ -104,15 +114,12 @@ class Link:
         self.connection = connection
         self.is_busy = False
         self.heard = []
-        [[pid, is_standby, self.version, clock]] = self.ask(
-            "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'),"
-            " extract(epoch from clock_timestamp())",
-            deadline=deadline,
-        )
+        ours = pq.PQbackendPID(connection)
+        [[pid, is_standby, self.version, clock, _]] = self.ask(OPENING, ours, deadline=deadline)
         self.skew = float(clock) - time()
         if is_standby == "t":
             raise Unreachable(f"{self.where}: is a standby")
-        self.is_pooled = pq.PQbackendPID(connection) != int(pid)
+        self.is_pooled = ours != int(pid)
 
     def connect(self, connection: int, deadline: float):
         """Wait until the connection is made. Raises Unreachable, SoloError."""

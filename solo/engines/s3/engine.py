@@ -77,7 +77,9 @@ SELDOM = 10  # times as seldom a waiter asks at most
 class S3(queue.Engine):
     """See queue.Engine."""
 
-    keeps_outcomes = expires_leases = False
+    keeps_outcomes = expires_leases = confirms = (
+        False  # a holder's renewal says that it waits no longer
+    )
 
     def __init__(self, target: "Target", ttl: float, timeout: float) -> None:
         self.where: str = target.shown
