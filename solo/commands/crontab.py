@@ -97,6 +97,10 @@ class Source(NamedTuple):
     user: str
     is_read: bool = False  # by cron of this machine
 
+    def list_lines(self) -> list[str]:
+        """Return its lines, each up to a NUL: there a string of cron and systemd ends."""
+        return [line.partition("\0")[0] for line in self.text.split("\n")]
+
 
 def find_crontabs() -> Iterator[Source]:
     """Yield the crontabs of the system, and the user's own; as root those of all users."""
@@ -162,7 +166,7 @@ def parse_crontab(source: Source) -> Iterator[Line]:
     """
     has_user = guess_has_user(source.text) if source.has_user is None else source.has_user
     variables, lines = dict[str, str](), list[Line]()
-    for number, text in enumerate(source.text.split("\n"), 1):
+    for number, text in enumerate(source.list_lines(), 1):
         entry, variable = ENTRY.fullmatch(text), VARIABLE.fullmatch(text)
         if variable:
             if variable[2] in READ:

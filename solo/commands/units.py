@@ -105,7 +105,7 @@ def read_settings(source: Source) -> Iterator[Setting]:
     one.
     """
     parts, start, section = list[str](), 0, ""
-    for number, line in enumerate(source.text.split("\n"), 1):
+    for number, line in enumerate(source.list_lines(), 1):
         line = line.strip()
         if line[:1] in ("#", ";"):
             continue

@@ -699,6 +699,17 @@ def test_variables_and_programs_of_a_line_count(folder):
     assert other["findings"] == unknown["findings"] == []
 
 
+def test_a_line_ends_at_a_nul():
+    """No path with a NUL is asked for: that is no error of the system, but one of Python."""
+    [entry] = examine("SOLO_DIR=/\0d\n@daily solo -n a\0b -- job.sh")
+    [unit] = examine(
+        "[Service]\nEnvironment=SOLO_DIR=/\0d\nExecStart=solo -n a -- /x\0y", is_unit=True
+    )
+
+    assert "usage" in list_found(entry)  # no command
+    assert (entry["line"], unit["line"]) == (2, 3)
+
+
 def test_backend_that_a_line_or_a_unit_sets_elsewhere_is_not_guessed(folder):
     """--ttl needs an engine."""
     entry = "PATH=BIN:/bin\n{}@daily {}solo -n a --ttl 9s true"
