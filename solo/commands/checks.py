@@ -41,6 +41,7 @@ from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import decode
 from solo.options import FILE, HOME_PLACE, USERS_PLACE
 from solo.process.prctl import load_prctl
+from solo.text.missing import CRON_PATH
 from solo.text.remedies import explain, find_nearest, quote_path
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket
 
@@ -70,7 +71,6 @@ WITHOUT_MODES = (
 )  # the mount sets those of all files
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
-CRON_PATH = "/usr/bin:/bin"
 GONE_AT_BOOT = ("tmpfs", "ramfs")
 LOCK_CHECK = """
 import fcntl, sys

@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from solo.commands.checks import CRON_PATH
 from solo.commands.cron_rules import (
     BUSYBOX,
     DEBIAN,
@@ -27,6 +26,7 @@ from solo.commands.sandbox import Unit
 from solo.commands.shell_line import Unclear, Unclosed, split_line
 from solo.errors import SoloError
 from solo.kernel import decode, encode, find_home
+from solo.text.missing import CRON_PATH
 from solo.text.users import find_user
 
 SYSTEM, SYSTEM_DIRECTORY = "/etc/crontab", "/etc/cron.d"

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from solo.argv import read_variables
 from solo.command import find_command
-from solo.commands.checks import CRON_PATH
 from solo.commands.crontab import Line, find_crontabs, parse_crontab, read_all
 from solo.commands.guards import FAILS, NOTE, Finding, make_name
 from solo.commands.lock_tools import SAFE
@@ -34,6 +33,7 @@ from solo.kernel import encode
 from solo.plan import Plan
 from solo.process import limits
 from solo.text.describe import format_duration, format_rough
+from solo.text.missing import CRON_PATH
 from solo.text.tables import format_json
 from solo.text.width import print_clean
 

@@ -360,7 +360,7 @@ def test_untrusted_certificate_is_an_error_and_no_outage(secure, authority, clie
 
     expected = "certificate|unknown ca" if secure.scheme == "postgresql" else message
     with pytest.raises(SoloError, match=expected) as error:
-        connect(secure, authority, client, host)
+        connect(secure, authority, client, host).list_entries()
 
     assert not isinstance(error.value, Unreachable) and "\n" not in str(error.value)
 

@@ -318,7 +318,9 @@ def check_journal(lab, message, status):
         file.read_bytes() for file in lab.directory.rglob(".journal*") if file.is_file()
     )
     lines = dict.fromkeys(
-        line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals ")
+        line
+        for line in text.splitlines(True)
+        if line.strip() and not line.startswith((b"totals ", b"day "))
     )
     assert len(lines) == len(parse("job", b"".join(lines))[1]), message
     history = dict(find_histories(str(lab.directory), ["job"]))["job"]
