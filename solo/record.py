@@ -197,25 +197,19 @@ def parse_record(data: bytes) -> "Record | None":
             fields[key].decode() for key in (b"boot", b"pid-namespace", b"time-namespace")
         ]
         origin = Origin(boot, pids, clock, decode(unquote(fields[b"host"])), int(fields[b"shift"]))
-        launcher, uid, claim = (
-            parse_process(fields[b"launcher"]),
-            int(fields[b"uid"]),
-            parse_claim(fields),
-        )
+        launcher = parse_process(fields[b"launcher"])
+        claim = parse_claim(fields)
         words = [unquote(word) for word in fields[b"command"].split(b" ")]
         names = [decode(unquote(name)) for name in fields[b"names"].split(b" ")]
-        record = Record(launcher, origin, uid, claim, names, words)
-        record.tree, record.since = (
-            parse_tree(fields[b"tree"].decode()),
-            parse_since(fields[b"since"]),
-        )
+        record = Record(launcher, origin, int(fields[b"uid"]), claim, names, words)
+        record.tree = parse_tree(fields[b"tree"].decode())
+        record.since = parse_since(fields[b"since"])
         record.child = parse_closing(tail)
-        record.is_timed, record.is_generated = b"timed" in fields, b"generated" in fields
+        record.is_timed = b"timed" in fields
+        record.is_generated = b"generated" in fields
         record.slot = [parse_range(text) for text in fields.get(b"slot", b"").split()]
-        record.via, record.note = (
-            decode(unquote(fields.get(b"via", b""))),
-            parse_note(fields.get(b"note", b"")),
-        )
+        record.via = decode(unquote(fields.get(b"via", b"")))
+        record.note = parse_note(fields.get(b"note", b""))
         record.keep = parse_process(fields[b"keep"]) if b"keep" in fields else None
         record.outer = parse_process(fields[b"outer"]) if b"outer" in fields else None
         record.uptime = parse_since(fields[b"uptime"]) if b"uptime" in fields else None

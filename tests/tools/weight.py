@@ -21,19 +21,33 @@ WEIGHTLESS = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
+FSTRING_START = getattr(tokenize, "FSTRING_START", None)
+FSTRING_END = getattr(tokenize, "FSTRING_END", None)
+
+
+def list_tokens(text):
+    """Yield the tokens of the source `text` that have weight.
+
+    An f-string is one token, as it was before Python 3.12.
+    """
+    documented = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+    prose = {node.body[0].lineno for node in nodes if ast.get_docstring(node) is not None}
+    depth = 0  # of f-strings
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        depth += token.type == FSTRING_START
+        if not depth and token.type not in WEIGHTLESS:
+            if token.type != tokenize.STRING or token.start[0] not in prose:
+                yield token
+        if token.type == FSTRING_END:
+            depth -= 1
+            if not depth:
+                yield token
 
 
 def count_tokens(text):
     """Return how many tokens the source `text` has."""
-    documented = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
-    prose = {node.body[0].lineno for node in nodes if ast.get_docstring(node) is not None}
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return sum(
-        token.type not in WEIGHTLESS
-        and not (token.type == tokenize.STRING and token.start[0] in prose)
-        for token in tokens
-    )
+    return sum(1 for _ in list_tokens(text))
 
 
 def weigh():
