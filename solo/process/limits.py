@@ -14,8 +14,6 @@ from solo.errors import UsageError
 from solo.identity import Process, descends_from, is_stopped
 from solo.kernel import ENDING, FOREVER, say_promptly
 from solo.process.prctl import become_subreaper
-from solo.process.tree import find_children, find_descendants, is_holder, send
-from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +81,8 @@ class Termination:
             become_subreaper()
             try:
                 posix.waitpid(-1, posix.WNOHANG | WALL)  # reading all of /proc takes longer
+                from solo.process.tree import find_children
+
                 self.strangers = set(find_children(posix.getpid()))
                 sleep(
                     TICK
@@ -123,6 +123,8 @@ class Termination:
             return
         if self.stage is not None:
             return self.kill(child)
+        from solo.text.describe import format_duration
+
         self.is_timed_out = True
         self.ask(child, self.signal)
         span = (
@@ -232,6 +234,8 @@ class Termination:
         """
         if not self.is_tree:
             return
+        from solo.process.tree import find_descendants, send
+
         for process in find_descendants(posix.getpid(), self.strangers):
             if (
                 process[0] == child.pid
@@ -254,6 +258,8 @@ class Termination:
         try:
             if look_for_end() is not None:
                 return True
+            from solo.process.tree import find_children, is_holder
+
             children = find_children(posix.getpid())
             spared = self.strangers.union([child for child in children if is_holder(child[0])])
             return not spared.issuperset(children) or look_for_end() is not None or not spared
