@@ -18,7 +18,7 @@ from solo.commands.cli import get_commands
 from solo.commands.table import KEPT, SUMMARIES
 from solo.errors import EXIT_STATUSES
 from solo.kinds import Kind, list_signals
-from solo.options import LAUNCHER_OPTIONS, LOCAL_BACKENDS, SUBCOMMAND_NAMES, Option
+from solo.options import GROUPS, LAUNCHER_OPTIONS, LOCAL_BACKENDS, SUBCOMMAND_NAMES, Option
 
 METAVARS = {  # of cli.py
     None: kinds.FLAG, "DIR": kinds.DIRECTORY, "WHERE": kinds.BACKEND, "FILE": kinds.FILE, "DURATION": kinds.DURATION,
@@ -94,11 +94,40 @@ SUBCOMMANDS = list(map(Subcommand, SUBCOMMAND_NAMES))
 # --- the manual --------------------------------------------------------------------------------------------------
 
 
-def make_manual(options: Iterable[Option]) -> str:
-    """Return the entries of these options of options.py."""
+def make_options() -> str:
+    """Return a list for each group of the options of a run, as --help has them."""
+    lists = [
+        make_manual([one for one in LAUNCHER_OPTIONS if one.group == group], LAUNCHER_OPTIONS)
+        for group in GROUPS
+    ]
     return "".join(
-        f".It {format_flags(*list_typed([one]))}\n{format_text(one.text)}" for one in options
+        f".Ss {group}\n.Bl -tag -width 4n\n{items}.El\n" for group, items in zip(GROUPS, lists)
     )
+
+
+def make_manual(options: Iterable[Option], beside: Iterable[Option]) -> str:
+    """Return the entries of these options of options.py, with their rules `beside` others."""
+    return "".join(
+        f".It {format_flags(*list_typed([one]))}\n"
+        + format_text(one.text + describe_rules(one, beside))
+        for one in options
+    )
+
+
+def describe_rules(option: Option, beside: Iterable[Option]) -> str:
+    """Return which other options this one needs, and which exclude it, as argv checks it."""
+    needs = [f"--{flag}" if flag != "via" else "an engine" for flag in option.needs]
+    others = [one for whole in beside for one in (whole, whole.part) if one is not None]
+    excluded = [
+        one.title for one in others if one.flag in option.excludes or option.flag in one.excludes
+    ]
+    return (f" Needs {join(needs, 'or')}." if needs else "") + (
+        f" Excludes {join(excluded, 'and')}." if excluded else ""
+    )
+
+
+def join(words: list[str], last: str) -> str:
+    return ", ".join(words[:-1]) + f" {last} " * (len(words) > 1) + words[-1]
 
 
 def format_flags(option: Typed) -> str:
@@ -129,8 +158,9 @@ def make_subcommands() -> str:
 
 def make_hold() -> str:
     """Return the options that only `solo hold` and `solo release` have."""
-    return make_manual(
-        [one for kept in KEPT.values() for one in kept.options if one not in LAUNCHER_OPTIONS]
+    return "".join(
+        make_manual([one for one in kept.options if one not in LAUNCHER_OPTIONS], kept.options)
+        for kept in KEPT.values()
     )
 
 
@@ -262,7 +292,7 @@ def quote_fish(text: str) -> str:
 
 
 TABLES = {
-    "options": lambda: make_manual(LAUNCHER_OPTIONS),
+    "options": make_options,
     "subcommands": make_subcommands,
     "statuses": make_statuses,
     "hold": make_hold,

@@ -5,9 +5,13 @@ table.
 from solo import kinds
 
 GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
-    "What to lock", "How to share", "When busy", "The command and its "
-                                                 "limits", "Several machines", "Output",
-)  # fmt: skip
+    "What to lock",
+    "How to share",
+    "When busy",
+    "The command and its limits",
+    "Several machines",
+    "Output",
+)
 
 ROOT_PLACE = "/run/solo"  # where the names of root live
 HOME_PLACE = "/.local/state/solo"  # where those of others live, in their home directories
@@ -34,10 +38,8 @@ class Option:
 
     def __init__(
         self, flag: str, short: "str | None", kind: kinds.Kind, metavar: "str | None", group: str, help: str, text: str = "",
-        many: bool = False, variable: "str | None" = None, needs: (
-                                                                  "tuple[str, "
-                                                                  "...]") = (), excludes: "tuple[str, ...]" = (),
-        keyword: "str | None" = "", part: "Option | None" = None,
+        many: bool = False, variable: "str | None" = None, needs: "tuple[str, ...]" = (),
+        excludes: "tuple[str, ...]" = (), keyword: "str | None" = "", part: "Option | None" = None,
     ) -> None:
         # fmt: on
         self.flag = flag

@@ -2,6 +2,7 @@
 shows what solo prints.
 """
 
+import ast
 import io
 import re
 import time
@@ -47,6 +48,78 @@ def test_a_broken_link_is_found(tmp_path):
     )
 
     assert find_broken(page) == ["b.md", "#three", "c.svg"]
+
+
+MAN = sorted((ROOT / "man").iterdir())
+
+
+def test_pages_stay_short():
+    assert sum(len(page.read_text().split()) for page in MAN) <= 18_000
+    assert len((ROOT / "README.md").read_text().split()) <= 950
+
+
+OUTSIDE = ("solo", "ulimit", "TasksMax")  # quoted in the section, and no part of a line
+
+
+def read_diagnostics():
+    """Return the section of solo(1), and the lines of solo that it explains."""
+    section = (ROOT / "man/solo.1").read_text().split(".Sh DIAGNOSTICS")[1].split("\n.Sh ")[0]
+    lines = re.findall(r'(?m)^\.It Li "(.*)"$', section)
+    quoted = re.findall(r"(?m)^\.Ql (.*?)(?: [.,:])?$", section)
+    return section, lines + [text for text in quoted if not text.startswith(OUTSIDE)]
+
+
+def list_strings(path):
+    """Yield the strings of a source file, an f-string with T in the place of each value."""
+    tree = ast.parse(path.read_text())
+    parts = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in ast.walk(node)
+        if part is not node
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(
+                part.value if isinstance(part, ast.Constant) else "T" for part in node.values
+            )
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.value
+
+
+def test_diagnostics_are_lines_of_the_source():
+    source = "\n".join(text for path in SOURCES for text in list_strings(path))
+    _, lines = read_diagnostics()
+    missing = [
+        fragment
+        for line in lines
+        for fragment in re.split(r"busy: |: |(?:\bpid )?\b[A-Z]+\b", line)
+        if fragment.strip(" :(),") not in source
+    ]
+
+    assert len(lines) > 30
+    assert missing == []
+
+
+SOURCES = sorted((ROOT / "solo").rglob("*.py"))
+RUN = [path for path in SOURCES if path.parent.name in ("solo", "contention", "process")]
+NOT_OF_A_RUN = {  # "cannot VERB", where a line that is right does not meet it
+    "cannot bind": "the address of a gate: the line ends as that of a locked gate",
+    "cannot hold": "of solo hold",
+}
+
+
+def test_diagnostics_have_each_failure_of_a_run():
+    section, _ = read_diagnostics()
+    failures = {
+        failure
+        for path in RUN
+        for text in list_strings(path)
+        for failure in re.findall(r"^(?:T: )?(cannot \w+)", text)
+    }
+
+    assert {failure for failure in failures if failure not in section} == set(NOT_OF_A_RUN)
 
 
 WIDTH, HEIGHT = 100, 40

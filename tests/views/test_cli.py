@@ -227,7 +227,7 @@ def test_help_has_usage_groups_and_valid_examples(lab):
 
 
 @pytest.mark.tool("mandoc")
-def test_manual_is_clean_mdoc_of_less_than_500_lines_with_the_usual_sections():
+def test_manual_is_clean_mdoc_of_some_screens_with_the_usual_sections():
     warnings, shown = (
         subprocess.run(
             ["mandoc", "-T", *words, ROOT / "man/solo.1"], capture_output=True, text=True
@@ -235,12 +235,13 @@ def test_manual_is_clean_mdoc_of_less_than_500_lines_with_the_usual_sections():
         for words in (["lint", "-W", "warning"], ["utf8"])
     )
 
-    assert warnings == "" and shown.count("\n") < 500
+    assert warnings == "" and shown.count("\n") < 650
     assert "wrapper" in next(row for row in shown.splitlines() if "–" in row)
     page = (ROOT / "man/solo.1").read_text()
     for section in (
         "EXAMPLES",
         "EXIT STATUS",
+        "DIAGNOSTICS",
         "ENVIRONMENT",
         "FILES",
         "TRUST",
