@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from solo.contention.policies import Policy
-    from solo.contention.protocols import Block, Describe, Watch
+    from solo.contention.protocols import Block, Describe, Hold, Watch
     from solo.identity import Origin, Process
     from solo.plan import Plan
     from solo.record import Record
@@ -42,27 +42,17 @@ CI_VARIABLES = (
 )  # set where people read stderr as a log
 
 
-class Holds(list):  # type: ignore[type-arg]  # tickets of files and sockets, files, and the hold of an engine
-    """The holds of one run, in the order of acquiring. A listener: releases them when it is refused
-    or has ended.
-    """
-
-    @property
-    def descriptors(self) -> "list[int]":
-        return [fd for hold in self for fd in hold.descriptors]
-
-    def refused(self, error: object) -> None:
-        for hold in reversed(self):
-            hold.release()
-
-    ended = refused
+def release_all(holds: "list[Hold]") -> None:
+    """Release all, the last acquired first."""
+    while holds:
+        holds.pop().release()
 
 
 def acquire_names(
     wanted: "Record",
     plan: "Plan",
     watch: "Watch",
-    holds: "list[Ticket]",
+    holds: "list[Hold]",
     make_queue: "MakeQueue | None" = None,
     starter: "Starter | None" = None,
     contend: "type[Attempt]" = Attempt,
@@ -87,14 +77,14 @@ def acquire_names(
     try:
         base = None if plan.is_socket else find_place(plan.dir, plan.verbose)
         for name, claim in order_claims(wanted):
-            settle_all(holds)
+            settle_all(named.values())
             named[name] = acquire_name(wanted.claiming(claim), plan, make)
             holds.append(named[name])
         if wanted.is_pair:
             named[wanted.names[0]].queue.raise_counter(named[name].number)
         return named
     except BaseException as error:
-        for hold in holds:
+        for hold in named.values():
             hold.queue.gate.restore_skips()
         if isinstance(error, OSError):
             raise SoloError(f"{name}: cannot be held: {error.strerror}") from None

@@ -15,15 +15,39 @@ from solo.record import Record, quote, quote_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Mapping
 
     from solo.directories import Directory
+    from solo.launcher import Run
+    from solo.tickets import Ticket
 
 WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason in one line
 
 
-class Journal:
+class Observer:
+    """Hears of a run, and reports it; it acquires and releases nothing. No method raises.
+
+    `descriptors` stay open while the command runs. `run` is that of an observer from the command
+    line, None until there is one.
+    """
+
+    descriptors: "tuple[int, ...]" = ()
+    run: "Run | None" = None
+
+    def refused(self, error: SoloError) -> None:
+        """Nothing ran, because of `error`; all is released."""
+
+    def started(self, run: "Run") -> None:
+        """The command runs."""
+
+    def ended(self, run: "Run") -> None:
+        """The command has ended, and all is released."""
+
+    def unnotified(self, reason: str) -> None:
+        """A command of --notify failed."""
+
+
+class Journal(Observer):
     """Writes the events of a launcher with this `record` to the journals of all its names, below
     `directory` (--dir).
 
@@ -45,14 +69,18 @@ class Journal:
         self.start = b""
         self.tokens: dict[str, bytes] = {}
 
-    def started(self, run: "Any") -> None:
-        """Write that the command runs as `run.pid`, under the holds `run.named` by name."""
+    def started(self, run: "Run") -> None:
+        assert run.pid
+        self.write_start(run.pid, run.named)
+
+    def write_start(self, child: int, named: "Mapping[str, Ticket]") -> None:
+        """Write that the command runs as `child`, under these holds by name."""
 
         def describe() -> bytes:
             self.begin(
-                run.pid,
+                child,
                 monotonic(),
-                {name: format_token(run.named[name]) for name in self.record.shown_names},
+                {name: format_token(named[name]) for name in self.record.shown_names},
             )
             return self.start
 
@@ -65,7 +93,7 @@ class Journal:
         waited, start = since - self.waiting_since, self.clock() - (monotonic() - since)
         self.start = b" start=%.3f waited=%.3f child=%d" % (start, waited, child)
 
-    def ended(self, run: "Any") -> None:
+    def ended(self, run: "Run") -> None:
         """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was
         never executed.
         """
@@ -80,10 +108,8 @@ class Journal:
             files.ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost
         )
 
-    def refused(self, error: BaseException) -> None:
+    def refused(self, error: SoloError) -> None:
         """Write that nothing ran, because of `error`."""
-        if not isinstance(error, SoloError):
-            return
         result = monotonic() - self.waiting_since, error.status
         event = files.SKIPPED if isinstance(error, Busy) else files.REFUSED
         self.append_all(
@@ -142,8 +168,8 @@ class Journal:
         )
 
 
-def format_token(hold: "Any") -> bytes:
-    slot = hold.record.slot
+def format_token(hold: "Ticket") -> bytes:
+    slot = hold.record and hold.record.slot
     return b" token=%d" % hold.number + (b" slot=%d" % slot[0][0] if slot else b"")
 
 

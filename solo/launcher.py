@@ -1,10 +1,8 @@
-"""A guarded run, step by step: plan, acquire, start, wait. Listeners log and report it.
+"""A guarded run, step by step: plan, acquire, start, wait, release, report.
 
-A listener is an object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and
-`timed_out(run)`. The last comes after `ended` if --timeout or a lost lease ended the command. Its
-`descriptors`, if any, are kept open while the command runs. The listeners of the caller get the Run
-as their attribute `run`; its own ones may also have `unnotified(reason)`, for a --notify that
-failed.
+`holds` is the stack of what it has: a holder process, the names and their parents, the files, the
+engine's lock. It is released from its top. Before that a failed run gives back its period, which
+was claimed last; after that the Observers hear of the end.
 """
 
 import posix
@@ -14,7 +12,7 @@ from solo import acquire, supervise
 from solo.command import find_command
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
 from solo.identity import FIRST_PID_NAMESPACE, read_origin, read_self
-from solo.journal import Journal
+from solo.journal import Journal, Observer
 from solo.kernel import encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.plan import Plan, make_absolute
 from solo.record import Record
@@ -22,10 +20,9 @@ from solo.start import InheritedState, Starter, open_working_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from solo.argv import Typed
     from solo.contention.period import PeriodGuard
+    from solo.contention.protocols import Hold
     from solo.engines.acquire import EngineHold
     from solo.process.limits import Termination
     from solo.process.pair import Lower
@@ -34,17 +31,17 @@ if TYPE_CHECKING:
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) accepts
 
 
-def run(typed: "Typed", command: "list[str]", listeners: "list[Any]") -> None:
+def run(typed: "Typed", command: "list[str]", observers: "list[Observer]") -> None:
     """Guard `command` as the options `typed` say, and end as it ends. Raises SoloError if nothing
     ran.
 
-    The caller notifies its `listeners` of a refusal; all other events reach them from here.
+    The caller notifies its `observers` of a refusal; all other events reach them from here.
     """
     occupy_standard_descriptors()
     is_below_init = posix.getpid() == 1
     if is_below_init and "tree" not in typed:
         supervise.go_on_in_child()  # else it is the upper one of the pair
-    guarded = Run(typed, command, listeners, is_below_init)
+    guarded = Run(typed, command, observers, is_below_init)
     try:
         guarded.divide()
         guarded.acquire()
@@ -64,19 +61,19 @@ class Run:
     """
 
     names: "list[str]" = []  # of a run whose plan was refused
-    own_listeners: "list[Any]" = []
+    own_observers: "list[Observer]" = []
     pair: "Lower | None" = None
 
     def __init__(
-        self, typed: "Typed", command: "list[str]", listeners: "list[Any]", is_below_init: bool
+        self, typed: "Typed", command: "list[str]", observers: "list[Observer]", is_below_init: bool
     ) -> None:
         self.is_below_init = is_below_init
         self.inherited = InheritedState()
         self.environment = read_environment()
-        for listener in listeners:
-            listener.run = self
+        for observer in observers:
+            observer.run = self
         self.plan = plan = Plan(typed, command, self.environment)
-        self.names, self.command, self.listeners = plan.names, command, listeners
+        self.names, self.command, self.observers = plan.names, command, observers
         if plan.verbose and plan.is_generated:
             from solo.text.hints import warn_of_date
 
@@ -87,14 +84,14 @@ class Run:
         self.record.tree, self.record.note = plan.tree_grace, plan.note or ""
         self.record.is_generated = plan.is_generated
         self.names = self.record.shown_names
-        self.holds = acquire.Holds()
-        self.own_listeners = [self.holds]  # a refusal is reported to them at once, in this order
+        self.holds: list[Hold] = []
+        self.own_observers = []  # these hear first, and of a refusal from here
         if plan.verbose:
             from solo.text.verbose import Verbose
 
-            self.own_listeners.append(Verbose())
+            self.own_observers.append(Verbose())
         if not plan.is_socket:
-            self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
+            self.own_observers.append(Journal(self.record, plan.dir, self.print_verbose))
         self.local_holds: dict[str, Ticket] = {}
         self.pid: int | None = None
         self.outcome: int | None = None
@@ -110,19 +107,13 @@ class Run:
         if self.plan.verbose:
             (say if self.pid is None else say_promptly)(text)
 
-    def notify(self, event: str) -> None:
-        for listener in (*self.own_listeners, *self.listeners):
-            hear = getattr(listener, event, None)
-            if hear is not None:
-                hear(self)
-
     def divide(self) -> None:
         """With --tree go on in the lower one of two processes. Raises SoloError, UsageError."""
         if self.plan.tree:
             from solo.process.pair import go_on_below
 
             self.pair = go_on_below(self)
-            self.own_listeners.append(self.pair)
+            self.own_observers.append(self.pair)
 
     def prepare(self) -> None:
         """Make all that can fail before a name is wanted. Raises SoloError, UsageError."""
@@ -147,17 +138,12 @@ class Run:
             from solo.engines.acquire import EngineHold, OutcomeLog
 
             self.remote = EngineHold(plan, self.record, self.inherited)
-            self.own_listeners.insert(0, self.remote)
             if self.remote.engine.keeps_outcomes:
-                self.own_listeners.append(OutcomeLog(self.record, self.remote, self.print_verbose))
+                self.own_observers.append(OutcomeLog(self.record, self.remote, self.print_verbose))
         if plan.once_per is not None:
             from solo.contention.period import PeriodGuard
 
             self.once = PeriodGuard(plan)
-            at = self.own_listeners.index(self.holds)
-            self.own_listeners.insert(
-                at, self.once
-            )  # it forgets a failed run before the names are released
         for variable in acquire.OF_SOME_RUNS:
             environment.pop(variable, None)  # of a run around this one
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
@@ -167,7 +153,7 @@ class Run:
             from solo.process.holder import Holder
 
             starter.holder = Holder(self.record.origin)
-            self.own_listeners.append(starter.holder)
+            self.holds.append(starter.holder)
 
     def acquire(self) -> None:
         """Acquire the names, then the files, then the engine's lock; claim the period of --once-per
@@ -230,23 +216,30 @@ class Run:
         acquire.add_waited(error, self.plan)
         if self.once is not None:
             error = self.once.undo_claim(error)
-        for listener in self.own_listeners:
-            if hasattr(listener, "refused"):
-                listener.refused(error)
+        acquire.release_all(self.holds)
+        if isinstance(error, SoloError):
+            for observer in self.own_observers:
+                observer.refused(error)
+        if self.pair is not None:
+            self.pair.say("void")
         return error
 
     def wait(self) -> None:
-        """Wait for the command. First close every descriptor that neither a hold nor a listener
+        """Wait for the command. First close every descriptor that neither a hold nor an observer
         needs.
         """
         acquire.settle_all(self.local_holds.values())
         acquire.take_over_unseen_holds(self.local_holds.values())
         self.pid, begin = self.process.pid, monotonic()
-        self.notify("started")
+        if self.once is not None:
+            self.print_verbose(self.once.describe())
+        observers = [*self.own_observers, *self.observers]
+        for observer in observers:
+            observer.started(self)
         if self.pair is not None:
             self.pair.say("started")
-        writers = [*self.holds, *self.own_listeners, *self.listeners]
-        kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
+        users: list[Hold | Observer] = [*self.holds, *observers]
+        kept = [fd for user in users for fd in user.descriptors]
         if self.termination is not None and self.termination.may_end:
             kept.append(2)
         supervise.close_descriptors(
@@ -276,13 +269,17 @@ class Run:
             )
 
     def finish(self) -> None:
-        """Release, log, and end as the command ended. Does not return."""
+        """Release, report, and end as the command ended. Does not return."""
         plan = self.plan
         may_be_new = plan.is_generated and not (plan.is_remote or plan.is_socket)
         is_new = may_be_new and any(hold.queue.is_new for hold in self.local_holds.values())
-        self.notify("ended")
-        if self.outcome is not None:
-            self.notify("timed_out")
+        if self.remote is not None:
+            self.remote.hurry(self)
+        if self.once is not None and (self.code or self.outcome):
+            self.once.undo_failed()
+        acquire.release_all(self.holds)
+        for observer in (*self.own_observers, *self.observers):
+            observer.ended(self)
         if is_new:
             try:
                 from solo.commands.clean import prune_generated_names

@@ -14,10 +14,9 @@ from solo.options import HELP, PARTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from solo.api.status_pipe import Report
     from solo.argv import Typed
+    from solo.journal import Observer
 
 
 def main(report: "Report | None" = None) -> None:
@@ -25,7 +24,7 @@ def main(report: "Report | None" = None) -> None:
     started this process.
     """
     typed: Typed = {}
-    listeners: list[Any] = [] if report is None else [report]
+    observers: list[Observer] = [] if report is None else [report]
     try:
         if not sys.argv[1:]:
             from solo.text.hints import INTRODUCTION
@@ -40,13 +39,13 @@ def main(report: "Report | None" = None) -> None:
             write_stdout(encode(f"solo {__version__}\n"))
             posix._exit(0)
         if subcommand or HELP.key in typed:
-            run_subcommand(typed, subcommand, words, listeners)
-        prepare(typed, words, [] if "explain" in typed else listeners)
+            run_subcommand(typed, subcommand, words, observers)
+        prepare(typed, words, [] if "explain" in typed else observers)
         if "explain" in typed:
             from solo.commands import explain
 
             posix._exit(explain.run(typed, words, launcher.Run, find_status))
-        launcher.run(typed, words, listeners)
+        launcher.run(typed, words, observers)
     except SoloError as error:
         refusal = error
     except OSError as error:
@@ -64,11 +63,11 @@ def main(report: "Report | None" = None) -> None:
         refusal = SoloError(f"cannot load a part of Python: {error}")
     except Exception as error:
         refusal = SoloError(f"this is a bug in solo: {type(error).__name__}: {error}")
-    posix._exit(refuse(refusal, typed, listeners, report is not None))
+    posix._exit(refuse(refusal, typed, observers, report is not None))
 
 
-def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
-    """Add the options that the environment sets and the listeners that the options ask for. Raises
+def prepare(typed: "Typed", words: "list[str]", observers: "list[Observer]") -> None:
+    """Add the options that the environment sets and the observers that the options ask for. Raises
     UsageError.
     """
     if not typed and (words == ["ls"] or words[:1] in (["ps"], ["kill"])):
@@ -80,19 +79,19 @@ def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
 
         report_earlier_spellings(sys.argv[1 : len(sys.argv) - len(words)])
     if "syslog" in typed or "notify" in typed:
-        listeners += make_listeners(typed)
+        observers += make_observers(typed)
     read_variables(typed, posix.environ)
     check_command(words)
 
 
 def run_subcommand(
-    typed: "Typed", name: "str | None", words: "list[str]", listeners: "list[Any]"
+    typed: "Typed", name: "str | None", words: "list[str]", observers: "list[Observer]"
 ) -> None:
     """Run a subcommand, or --help if `name` is None, and exit. Raises SoloError."""
     if name == "hold" and "--export" in words:
         from solo.commands.hold import Exporter
 
-        listeners.append(Exporter())
+        observers.append(Exporter())
     from solo.commands import dispatch
 
     status = dispatch.run(typed, name, words[1:])
@@ -101,14 +100,14 @@ def run_subcommand(
     posix._exit(status)  # Python's own end would take a fifth of the time of `solo list`
 
 
-def refuse(error: SoloError, typed: "Typed", listeners: "list[Any]", is_reported: bool) -> int:
-    """Report why nothing ran, on stderr unless a listener does. Return the exit status."""
+def refuse(error: SoloError, typed: "Typed", observers: "list[Observer]", is_reported: bool) -> int:
+    """Report why nothing ran, on stderr unless an observer does. Return the exit status."""
     status = find_status(error, typed)
     is_silent = "quiet" in typed or isinstance(error, RanAlready) and "verbose" not in typed
     if not is_reported and (error.is_loud or not is_silent):
         say(str(error))
-    for listener in listeners:
-        listener.refused(error)
+    for observer in observers:
+        observer.refused(error)
     return status
 
 
@@ -132,11 +131,11 @@ def is_loud(busy: Busy, limit: "int | float | None") -> bool:
     return busy.since is None or time() - busy.since >= limit
 
 
-def make_listeners(typed: "Typed") -> "list[Any]":
-    """Return the listeners of --syslog and --notify that this Python can load: the command's status
+def make_observers(typed: "Typed") -> "list[Observer]":
+    """Return the observers of --syslog and --notify that this Python can load: the command's status
     counts.
     """
-    made: list[Any] = []
+    made: list[Observer] = []
     try:
         if "syslog" in typed:
             from solo.text.syslog import Syslog

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from solo.contention.protocols import Hold
+
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
@@ -185,7 +187,7 @@ class Starter:
         self.environment = environment
         self.inherited = inherited
 
-    def start(self, holds: "Iterable[Any]", variables: "list[bytes]", termination: "Any") -> Child:
+    def start(self, holds: "Iterable[Hold]", variables: "list[bytes]", termination: "Any") -> Child:
         """Record the process in every hold, and only then let it exec the command, with `variables`
         (`NAME=value`) added to its environment. If the launcher dies before the go message, it
         ends. Raises OSError if nothing ran.

@@ -7,10 +7,11 @@ A message is three texts, each of which ends with a NUL.
 import posix
 
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
+from solo.journal import Observer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.text.events import Run
+    from solo.launcher import Run
 
 STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
 # bytes of the last text: with the longest name a message stays below PIPE_BUF, so one write sends
@@ -18,7 +19,7 @@ STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
 LIMIT = 2000
 
 
-class Report:
+class Report(Observer):
     """A pipe to that program, which the command does not inherit. A message that cannot be sent is
     dropped.
     """
@@ -31,12 +32,12 @@ class Report:
     def started(self, run: "Run") -> None:
         self.send(STARTED)
 
-    def timed_out(self, run: "Run") -> None:
+    def ended(self, run: "Run") -> None:
         if run.outcome is not None:
             self.send(OUTCOMES[run.outcome])
 
     def refused(self, error: SoloError) -> None:
-        self.send(type(error).__name__, getattr(error, "name", ""), str(error))
+        self.send(type(error).__name__, error.name, str(error))
 
     def send(self, kind: str, name: str = "", text: str = "") -> None:
         parts = [

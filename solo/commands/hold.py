@@ -16,17 +16,17 @@ from time import localtime, strftime, time
 from solo import identity
 from solo.acquire import (
     OF_SOME_RUNS,
-    Holds,
     acquire_names,
     add_waited,
     make_variables,
     make_watch,
+    release_all,
     take_over_unseen_holds,
 )
 from solo.argv import check_together
 from solo.command import find_command
 from solo.errors import SoloError, UsageError
-from solo.journal import Journal
+from solo.journal import Journal, Observer
 from solo.kernel import FOREVER, HIGHEST_FD, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
 from solo.plan import Plan
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from solo.contention.protocols import Hold
     from solo.record import Descriptor
     from solo.tickets import Ticket
 
@@ -100,9 +101,7 @@ def report(names: "list[str]", until: str) -> None:
 
 
 class Keeping:
-    """A kept hold in the making, for the process `kept`. To the journal it is a run with `pid` and
-    `named`.
-    """
+    """A kept hold in the making, for the process `kept`."""
 
     def __init__(self, plan: Plan, kept: "GivenProcess") -> None:
         self.plan = plan
@@ -120,7 +119,7 @@ class Keeping:
             kept.descriptor is not None or self.origin.pid_namespace != identity.FIRST_PID_NAMESPACE
         )
         record.note = plan.note or ""
-        self.holds = Holds()
+        self.holds: list[Hold] = []
         self.journal = Journal(self.record, plan.dir, lambda text: None)
         self.pid = kept.identity[0]
         self.named: dict[str, Ticket] = {}
@@ -154,7 +153,7 @@ class Keeping:
             for hold in self.holds:
                 hold.complete(self.kept.identity)
             self.guard()
-            self.kept.go(self.holds)
+            self.kept.go([*self.named.values()])
             if exports:
                 self.write_variables()
         except (OSError, SoloError) as error:
@@ -167,7 +166,7 @@ class Keeping:
             self.refuse(failed)
             raise failed from None
         take_over_unseen_holds(self.named.values())
-        self.journal.started(self)
+        self.journal.write_start(self.pid, self.named)
 
     def guard(self) -> None:
         """Where other contenders may be unable to look for the process, leave a holder. Raises
@@ -175,7 +174,7 @@ class Keeping:
         """
         if self.record.is_guarded and self.kept.descriptor is None:
             try:
-                leave_holder(self.kept.identity, self.origin, self.holds)
+                leave_holder(self.kept.identity, self.origin, self.named.values())
             except OSError as error:
                 raise SoloError(f"cannot fork: {error.strerror}") from None
 
@@ -190,8 +189,9 @@ class Keeping:
     def refuse(self, error: BaseException) -> None:
         add_waited(error, self.plan)
         self.kept.dismiss()
-        self.holds.refused(error)
-        self.journal.refused(error)
+        release_all(self.holds)
+        if isinstance(error, SoloError):
+            self.journal.refused(error)
 
 
 class GivenProcess:
@@ -393,8 +393,8 @@ def read_words(pid: int) -> "list[bytes]":
 # --- for eval-------------------------------------------------------------------------------------
 
 
-class Exporter:
-    """The listener that writes shell code for `eval`: its first words fail if no more follow, as
+class Exporter(Observer):
+    """The observer that writes shell code for `eval`: its first words fail if no more follow, as
     solo was killed.
     """
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX
 from time import localtime, monotonic, strftime, time
-from typing import Any, NamedTuple, Optional, Protocol
+from typing import NamedTuple, Optional, Protocol
 
 from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
@@ -125,20 +125,18 @@ class PeriodGuard:
                 pass
         return error
 
-    def started(self, run: Any) -> None:
-        run.print_verbose(
-            f"{self.name}: this period {self.describe_end([ran.due for ran in self.written])}"
-        )
+    def describe(self) -> str:
+        return f"{self.name}: this period {self.describe_end([ran.due for ran in self.written])}"
 
     def describe_end(self, due: list[float]) -> str:
         """Return `lasts until TIME` of the period of a run that the stores say was `due` then."""
         return f"lasts until {format_time(find_end(max(due), self.length))}"
 
-    def ended(self, run: Any) -> None:
+    def undo_failed(self) -> None:
         """Do not count a failed run with the word retry; before the names are released, as the next
         run may be this job.
         """
-        if self.may_retry and (run.code or run.outcome):
+        if self.may_retry:
             self.undo()
 
     def undo(self) -> None:

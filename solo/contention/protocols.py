@@ -1,7 +1,9 @@
-"""The types of what blocks a waiter. No run imports this file."""
+"""The types of what blocks a waiter, and of what a run holds. No run imports this file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Optional, Protocol
+
+from solo.identity import Process
 
 Block = Callable[[float], bool]  # block until a deadline; return False if it came first
 Describe = Callable[
@@ -17,3 +19,16 @@ class Watch(Protocol):
     def __call__(
         self, block: Block, look_again: float, describe: Describe, in_one_go: bool = False
     ) -> bool: ...
+
+
+class Hold(Protocol):
+    """An acquired thing: a ticket, a locked file, the names at an engine, a holder process."""
+
+    # They stay open while the command runs.
+    @property
+    def descriptors(self) -> Sequence[int]: ...
+
+    # Record the forked command in it, just before its exec. Raises OSError, SoloError.
+    def complete(self, child: Process) -> None: ...
+
+    def release(self) -> None: ...

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from solo.contention.period import LastRun, PeriodGuard
     from solo.contention.protocols import Watch
+    from solo.launcher import Run
     from solo.plan import Plan
     from solo.start import InheritedState
 
@@ -194,7 +195,7 @@ class EngineHold:
                 last_call.close()
         self.lease.check_start()
 
-    def ended(self, run: "Any") -> None:
+    def hurry(self, run: "Run") -> None:
         """Have the launcher end as its command soon after a signal, one that has come or one during
         the release.
         """
@@ -310,7 +311,7 @@ class OutcomeLog(Journal):
     def clock(self) -> float:
         return float(super().clock() + self.remote.engine.skew)
 
-    def refused(self, error: BaseException) -> None:
+    def refused(self, error: SoloError) -> None:
         """Write nothing: skips would push the outcomes out."""
 
     def append_lines(self, event: bytes, details: bytes) -> None:

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
 
 class Holder:
-    """The holder of a run, its (pid, start) or None: a listener, which hears of the end after the
-    tickets were released.
+    """The holder of a run, its (pid, start) or None: the lowest of what the run holds, as it ends
+    after the tickets were released.
     """
+
+    descriptors = ()
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -66,12 +68,13 @@ class Holder:
         if pidfd is not None:
             close(pidfd)
 
-    def ended(self, _: object) -> None:
+    def complete(self, child: Process) -> None:
+        """Do nothing: it begins once all records have the command."""
+
+    def release(self) -> None:
         """End and reap it: process 1 of a container may reap no orphan."""
         if self.process is not None:
             end_child(self.process[0])
-
-    refused = ended
 
 
 def leave_holder(process: Process, origin: Origin, tickets: "Iterable[Ticket]") -> None:

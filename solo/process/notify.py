@@ -19,7 +19,7 @@ from solo.text.describe import format_usual
 from solo.text.events import (
     VALUES,
     Event,
-    Listener,
+    Reporter,
     describe_end,
     encode_any,
     make_end,
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from solo.text.events import Run
+    from solo.launcher import Run
 
 LIMIT = 30.0  # seconds
 
 
-class Notifier(Listener):
-    """The listener of --notify. None of its methods raises."""
+class Notifier(Reporter):
+    """The observer of --notify."""
 
     def __init__(self, typed: "dict[str, Any]") -> None:
         super().__init__(typed)
@@ -55,8 +55,9 @@ class Notifier(Listener):
             self.start(lambda: make_refusal(error, self.names))
 
     def started(self, run: "Run") -> None:
-        begin = monotonic()
-        termination: Any = run.termination
+        begin, termination = monotonic(), run.termination
+        if termination is None:
+            return
 
         def report_overdue() -> float:
             """Report the run, once, if it is overdue by now. Return when to look again."""
@@ -70,8 +71,7 @@ class Notifier(Listener):
             )
             return FOREVER
 
-        if termination is not None:
-            termination.call, termination.call_at = report_overdue, begin + usual.LEAST_LONG
+        termination.call, termination.call_at = report_overdue, begin + usual.LEAST_LONG
 
     def ended(self, run: "Run") -> None:
         if run.code or run.outcome is not None:
@@ -146,12 +146,11 @@ class Notifier(Listener):
         posix.execve("/bin/sh", ["sh", "-c", self.typed["notify"]], environment)
 
     def report(self, reason: str) -> None:
-        for listener in self.run.own_listeners if self.run is not None else ():
-            if hasattr(listener, "unnotified"):
-                listener.unnotified(f"--notify {reason}")
+        for observer in self.run.own_observers if self.run is not None else ():
+            observer.unnotified(f"--notify {reason}")
 
 
-def is_first_of_unit(run: "Any") -> bool:
+def is_first_of_unit(run: "Run | None") -> bool:
     """Return whether all other processes are killed when this one ends: process 1, its child, or
     the first of a unit.
     """

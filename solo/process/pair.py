@@ -32,7 +32,7 @@ from time import monotonic, sleep
 from solo import supervise
 from solo.errors import SoloError
 from solo.identity import read_self
-from solo.journal import Journal, format_token
+from solo.journal import Journal, Observer, format_token
 from solo.kernel import ENDING, WAKE_SIGNAL, close, decode, say_promptly
 from solo.process.limits import Termination
 from solo.process.prctl import SET_PDEATHSIG, load_prctl
@@ -62,10 +62,7 @@ class End:
     def __init__(self, run: "Any", socket: "Any") -> None:
         self.run = run
         self.socket = socket
-
-    @property
-    def descriptors(self) -> "tuple[int, ...]":
-        return (self.socket.fileno(),)
+        self.descriptors: tuple[int, ...] = (socket.fileno(),)
 
     def say(self, *words: object) -> None:
         try:
@@ -88,8 +85,8 @@ class End:
         return data.split(), fds
 
 
-class Lower(End):
-    """The lower process's end, and its listener. `upper` is the (pid, start) of the other
+class Lower(End, Observer):
+    """The lower process's end, and an observer of the run. `upper` is the (pid, start) of the other
     process.
     """
 
@@ -198,9 +195,6 @@ class Lower(End):
         self.recent[key] = is_passed_on, now
         return False
 
-    def refused(self, _: object) -> None:
-        self.say("void")
-
     def ended(self, run: "Any") -> None:
         """Say how the run ended. The upper one then waits only for us, not for what we leave, as a
         watcher of --notify.
@@ -260,9 +254,7 @@ class Upper(End):
         """Forward signals until the lower process has ended; if it was killed, go on. Does not
         return.
         """
-        kept = [
-            fd for each in (self, *self.run.listeners) for fd in getattr(each, "descriptors", ())
-        ]
+        kept = [fd for each in (self, *self.run.observers) for fd in each.descriptors]
         supervise.close_descriptors([2, *kept])
         supervise.leave_directory()
         child = Child(self.lower, 0, -1)
@@ -270,8 +262,8 @@ class Upper(End):
         status = supervise.wait(child)
         if child.termination is self.termination:
             if b"started" not in self.heard and not child.is_refused:
-                for listener in self.run.listeners:
-                    listener.started(self.run)
+                for observer in self.run.observers:
+                    observer.started(self.run)
             self.run.note_end(status, self.began)
             self.run.finish()
         supervise.mirror(status)
@@ -362,10 +354,10 @@ class Upper(End):
         child.pid, child.stopped_by, child.was_stopped = int(pid), 0, False
         child.send = self.send
         self.began = float(since)
-        for listener in self.run.own_listeners:
-            if isinstance(listener, Journal):
-                names = listener.record.shown_names
-                listener.begin(
+        for observer in self.run.own_observers:
+            if isinstance(observer, Journal):
+                names = observer.record.shown_names
+                observer.begin(
                     child.pid,
                     self.began,
                     dict(zip(names, [token.replace(b",", b" ") for token in tokens])),

@@ -2,6 +2,7 @@
 
 from solo import errors
 from solo.errors import Busy, SoloError
+from solo.journal import Observer
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
 from solo.kernel import ENCODING, encode, escape
 from solo.kinds import name_signal
@@ -9,27 +10,9 @@ from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
-    from solo.record import Record
-
-    class Run(Protocol):
-        """The part of launcher.Run that listeners read."""
-
-        names: list[str]
-        command: list[str]
-        plan: Any
-        record: Record
-        pid: int | None
-        code: int
-        seconds: float
-        outcome: int | None
-        termination: Any
-        environment: dict[bytes, bytes]
-        inherited: Any
-        own_listeners: list[Any]
-        is_below_init: bool
-        pair: Any
+    from solo.launcher import Run
 
 
 # The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are
@@ -69,14 +52,11 @@ class Event:
         self.values = {name: escape(value)[:LIMIT] for name, value in values.items()}
 
 
-class Listener:
-    """A listener that also hears of refusals from before there is a Run. The launcher sets
-    `run`.
-    """
+class Reporter(Observer):
+    """An observer that also hears of refusals from before there is a Run."""
 
     def __init__(self, typed: "dict[str, Any]") -> None:
         self.typed = typed
-        self.run: Run | None = None
 
     @property
     def names(self) -> list[str]:

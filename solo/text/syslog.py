@@ -11,13 +11,13 @@ from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
 from solo.errors import SoloError
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
 from solo.kernel import has_room
-from solo.text.events import LIMIT, Event, Listener, encode_any, make_end, make_refusal, make_start
+from solo.text.events import LIMIT, Event, Reporter, encode_any, make_end, make_refusal, make_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from solo.text.events import Run
+    from solo.launcher import Run
 
 PATH = "/dev/log"
 JOURNALD = "/run/systemd/journal/socket"
@@ -32,8 +32,8 @@ MESSAGE_IDS = {
 }
 
 
-class Syslog(Listener):
-    """The listener of --syslog. None of its methods raises."""
+class Syslog(Reporter):
+    """The observer of --syslog."""
 
     def refused(self, error: SoloError) -> None:
         log(make_refusal, error, self.names)

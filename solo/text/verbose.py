@@ -1,14 +1,15 @@
-"""The listener of --verbose: starts and ends, on stderr."""
+"""The observer of --verbose: starts and ends, on stderr."""
 
+from solo.journal import Observer
 from solo.kernel import say_promptly
 from solo.kinds import name_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.text.events import Run
+    from solo.launcher import Run
 
 
-class Verbose:
+class Verbose(Observer):
     descriptors = (2,)
 
     def started(self, run: "Run") -> None:

@@ -53,6 +53,19 @@ def test_variables_of_an_outer_run_do_not_reach_a_run_without_their_options(lab)
     assert result.stdout == b"0\nb----kept\n"
 
 
+@pytest.mark.host
+@pytest.mark.tool("strace")
+def test_release_starts_with_what_was_acquired_last_and_the_journal_comes_after_it(lab):
+    trace, file = lab.path / "trace", lab.path / "file"
+    calls = f"strace -qq -y -s 9 -e trace=unlinkat,flock,write -o {trace}".split()
+
+    lab.run("-n", "b", "-n", "a", "--flock", file, "--", "true", prefix=calls)
+
+    ended = trace.read_text().rpartition('"!", 1)')[2]  # the last byte of the go message
+    steps = re.findall(r"/(file)>, LOCK_UN|/(\w)>, \"\.hold|(\w+/\w)/\.journal>, \"ended", ended)
+    assert ["".join(step) for step in steps] == ["file", "b", "a", "journals/b", "journals/a"]
+
+
 @pytest.mark.parametrize("script, end", [("exit 3", "with status 3"), ("kill -9 $$", "by SIGKILL")])
 def test_verbose_reports_the_end_of_the_command(lab, script, end):
     lines = lab.run("-v", "-n", "job", "--", "sh", "-c", script).stderr.decode().splitlines()

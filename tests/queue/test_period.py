@@ -221,7 +221,8 @@ class World:
             guard.claim()
         except RanAlready:
             return False
-        guard.ended(SimpleNamespace(code=code or 0, outcome=None))
+        if code:
+            guard.undo_failed()
         return True
 
     def start_old(self, at, length=DAY):
