@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import solo  # noqa: E402
+from solo.commands.doctor.daemon import CRON_PATH  # noqa: E402
 from solo.generate import bundle  # noqa: E402
 from solo.text import missing  # noqa: E402
-from solo.text.missing import CRON_PATH  # noqa: E402
 
 MADE = "made-directories"  # in lib/solo: those that `make uninstall` removes if they are empty
 NAMES = ["python3", "/usr/bin/python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]

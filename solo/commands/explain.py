@@ -11,7 +11,7 @@ from typing import Any
 
 from solo import directories
 from solo.acquire import acquire_further
-from solo.commands.checks import find_existing, write_file
+from solo.commands.doctor.checks import find_existing, write_file
 from solo.commands.lookup import look_at_names
 from solo.contention.flocks import KINDS, choose_lock, fail, lock_files
 from solo.contention.judge import Waits, refuse_wait

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import sys
 
-CRON_PATH = "/usr/bin:/bin"  # of a crontab that sets none
 LIBRARIES = {
     "typer": "typer>=0.15.4",
     "rich": "rich>=13.3.1",

@@ -21,10 +21,10 @@ from conftest import ROOT, open_to_all, write_program
 from written import HOUR, MINUTE, Written
 
 from solo.argv import parse
-from solo.commands import cron_rules, crontab, jobs, place, unit_files, units
-from solo.commands.crontab import Source
-from solo.commands.guards import make_name
-from solo.commands.shell_line import Unclear, split_line
+from solo.commands.doctor import cron_rules, crontab, jobs, place, unit_files, units
+from solo.commands.doctor.crontab import Source
+from solo.commands.doctor.guards import make_name
+from solo.commands.doctor.shell_line import Unclear, split_line
 from solo.errors import SoloError
 
 DAILY = "30 2 * * * "

@@ -19,8 +19,8 @@ from conftest import PATIENCE, is_blocked, until, write_program
 from fleet import find_children
 from needed import find_tool
 
-from solo.commands import jobs, place
-from solo.commands.crontab import Source, parse_crontab
+from solo.commands.doctor import jobs, place
+from solo.commands.doctor.crontab import Source, parse_crontab
 
 pytestmark = [pytest.mark.long, pytest.mark.tool("perl")]
 

@@ -536,7 +536,7 @@ FILES = (
 SHOW = """
 import json, sys
 sys.path[:0] = ["/lab/source"]
-from solo.commands.unit_files import read_services
+from solo.commands.doctor.unit_files import read_services
 print(json.dumps([[source.file for source in sources] for name in sys.argv[1:] for sources in read_services([name])]))
 """
 

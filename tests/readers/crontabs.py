@@ -2,8 +2,8 @@
 
 from readers.target import attempt, expect, fuzzed, put_into_file, same
 from solo import kernel
-from solo.commands import crontab, jobs, shell_line, units
-from solo.commands.shell_line import Unclear
+from solo.commands.doctor import crontab, jobs, shell_line, units
+from solo.commands.doctor.shell_line import Unclear
 
 TIMES = "* * * * *|@daily|*/5 1-7 * jan mon-fri|ExecStart=|ExecStart=-".split("|")
 PIECES = (

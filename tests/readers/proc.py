@@ -18,7 +18,7 @@ from readers.target import (
     swapped,
 )
 from solo import identity, kernel, start
-from solo.commands import checks
+from solo.commands.doctor import checks
 from solo.process import owners
 
 STAT_LINE = b"%d (%b) %b %d 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 %d 1000 100 1844 1\n"

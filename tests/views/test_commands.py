@@ -29,7 +29,8 @@ from conftest import (
 )
 from observed import find_chain
 
-from solo.commands import checks, doctor
+from solo.commands import doctor
+from solo.commands.doctor import checks
 from solo.contention.evict import Eviction
 from solo.directories import open_base, open_parts
 from solo.identity import read_origin

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from itertools import compress
 from typing import NamedTuple
 
-from solo.commands.crontab import Line, Source, find_asked, make_unread
-from solo.commands.guards import FAILS, NOTE, Advice, examine
-from solo.commands.lock_tools import MENTION
-from solo.commands.place import find_uid
-from solo.commands.sandbox import BOUND, MADE, Unit, check_unit, expand
-from solo.commands.shell_line import Unclear, split_line
+from solo.commands.doctor.crontab import Line, Source, find_asked, make_unread
+from solo.commands.doctor.guards import FAILS, NOTE, Advice, examine
+from solo.commands.doctor.lock_tools import MENTION
+from solo.commands.doctor.place import find_uid
+from solo.commands.doctor.sandbox import BOUND, MADE, Unit, check_unit, expand
+from solo.commands.doctor.shell_line import Unclear, split_line
 from solo.text.users import find_user
 
 PREFIX = re.compile(r"([-:+!|]*)([^-:+!|@\s].*)")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from solo import kernel
 from solo.commands.clean import LIKE_GENERATED
+from solo.commands.doctor.daemon import CRON_PATH
 from solo.commands.lookup import open_existing
 from solo.commands.states import MOST_REASONS, Job, examine_all, read_clock
 from solo.contention.addresses import list_addresses
@@ -41,7 +42,6 @@ from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import decode
 from solo.options import FILE, HOME_PLACE, USERS_PLACE
 from solo.process.prctl import load_prctl
-from solo.text.missing import CRON_PATH
 from solo.text.remedies import explain, find_nearest, quote_path
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket
 

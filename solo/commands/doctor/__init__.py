@@ -8,10 +8,7 @@ import re
 from typing import Any
 
 from solo.argv import is_engine
-from solo.commands.checks import BAD, examine_machine
 from solo.errors import UsageError
-from solo.text.tables import format_json
-from solo.text.width import print_clean
 
 REMEDY = re.compile(r"\(([^()]*)\)$")
 
@@ -23,11 +20,15 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     if "crontab" in options and "unit" in options:
         raise UsageError("--crontab and --unit exclude each other")
     if "crontab" in options or "unit" in options:
-        from solo.commands import jobs
+        from solo.commands.doctor import jobs
 
         return jobs.run(options, names)
     if names:
         raise UsageError(f"doctor {names[0]}: a FILE needs --crontab or --unit")
+    from solo.commands.doctor.checks import BAD, examine_machine
+    from solo.text.tables import format_json
+    from solo.text.width import print_clean
+
     found = [*examine_machine(options.get("dir"))]
     if is_engine(options):
         from solo.commands import remote

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from solo.commands.cron_rules import (
+from solo.commands.doctor.cron_rules import (
     BUSYBOX,
     DEBIAN,
     LONGEST,
@@ -20,13 +20,13 @@ from solo.commands.cron_rules import (
     refuse_text,
     refuse_times,
 )
-from solo.commands.guards import FAILS, NOTE, Advice, examine, normalize
-from solo.commands.place import Place, find_uid
-from solo.commands.sandbox import Unit
-from solo.commands.shell_line import Unclear, Unclosed, split_line
+from solo.commands.doctor.daemon import CRON_PATH
+from solo.commands.doctor.guards import FAILS, NOTE, Advice, examine, normalize
+from solo.commands.doctor.place import Place, find_uid
+from solo.commands.doctor.sandbox import Unit
+from solo.commands.doctor.shell_line import Unclear, Unclosed, split_line
 from solo.errors import SoloError
 from solo.kernel import decode, encode, find_home
-from solo.text.missing import CRON_PATH
 from solo.text.users import find_user
 
 SYSTEM, SYSTEM_DIRECTORY = "/etc/crontab", "/etc/cron.d"

@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import NamedTuple
 
-from solo.commands.place import Place, find_names
+from solo.commands.doctor.place import Place, find_names
 from solo.text.remedies import DYNAMIC_UNIT, IN_A_UNIT, ROOTS_JOURNALS, quote_path
 
 NO = ("", "no", "n", "false", "f", "off", "0")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from solo.argv import parse
 from solo.command import make_name
-from solo.commands.shell_line import ASSIGNMENT, Command, Unclear, Word
+from solo.commands.doctor.shell_line import ASSIGNMENT, Command, Unclear, Word
 from solo.errors import UsageError
 
 SAFE = re.compile(

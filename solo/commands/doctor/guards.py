@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from solo.argv import check_command, parse
 from solo.command import make_name as make_words_name
-from solo.commands.lock_tools import MENTION, Guard, find_guard, skip_wrappers
-from solo.commands.shell_line import Command, Unclear, Word, split_line
+from solo.commands.doctor.lock_tools import MENTION, Guard, find_guard, skip_wrappers
+from solo.commands.doctor.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
 from solo.text.hints import find_earlier_spellings
 

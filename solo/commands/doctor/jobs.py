@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 from solo.argv import read_variables
 from solo.command import find_command
-from solo.commands.crontab import Line, find_crontabs, parse_crontab, read_all
-from solo.commands.guards import FAILS, NOTE, Finding, make_name
-from solo.commands.lock_tools import SAFE
-from solo.commands.place import Place, call_as, find_names, find_place, find_solo, find_uid
-from solo.commands.unit_files import read_services
-from solo.commands.units import parse_unit
+from solo.commands.doctor.crontab import Line, find_crontabs, parse_crontab, read_all
+from solo.commands.doctor.daemon import CRON_PATH
+from solo.commands.doctor.guards import FAILS, NOTE, Finding, make_name
+from solo.commands.doctor.lock_tools import SAFE
+from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo, find_uid
+from solo.commands.doctor.unit_files import read_services
+from solo.commands.doctor.units import parse_unit
 from solo.contention import period
 from solo.engines import acquire
 from solo.errors import SoloError
@@ -33,7 +34,6 @@ from solo.kernel import encode
 from solo.plan import Plan
 from solo.process import limits
 from solo.text.describe import format_duration, format_rough
-from solo.text.missing import CRON_PATH
 from solo.text.tables import format_json
 from solo.text.width import print_clean
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from errno import ENOENT
 from functools import cache
 
-from solo.commands.crontab import Source, list_files, read_all
+from solo.commands.doctor.crontab import Source, list_files, read_all
 from solo.errors import SoloError
 
 UNITS = "/etc/systemd/system"  # those of the administrator
