@@ -18,7 +18,9 @@ from solo.engines.engine import (
     RESTORED,
     SKEWED,
     Entry,
+    EntryRecord,
     Gone,
+    Renewal,
     describe_skew,
     make_renewal,
     parse_entry_record,
@@ -62,7 +64,7 @@ LONGEST_REFUSAL = 400  # characters
 class Etcd(Engine):
     timeout = 0.0  # not of a client
 
-    def __init__(self, target, ttl: float, timeout: float):
+    def __init__(self, target: "network.Target", ttl: float, timeout: float):
         self.target = target
         self.password = Password(target)
         self.where = target.shown
@@ -70,32 +72,37 @@ class Etcd(Engine):
         self.ttl = float(max(1, round(ttl)))  # etcd counts in whole seconds
         self.timeout = timeout
         self.at = 0  # the index of the host that answered last
-        self.connection = self.lease = None
+        self.connection: Connection | None = None
+        self.lease = ""
         self.headers = {"Content-Type": "application/json"}
-        self.date = None  # the server's wall clock in its last answer
-        self.joined = {}  # the answer to a join by name, which has the queue
+        self.date: float | None = None  # the server's wall clock in its last answer
+        self.joined: dict[
+            str, json.Object
+        ] = {}  # the answer to a join by name, which has the queue
         self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
         self.tls = network.make_tls(target) if target.scheme == "etcds" else None
 
-    def connect(self):
+    def connect(self) -> None:
         """As Engine.connect; without a user the first request connects."""
         if self.target.user is not None:
             self.log_in()
 
-    def log_in(self):
+    def log_in(self) -> None:
         self.headers.pop(TOKEN, None)
         password, _ = self.password.find(monotonic() + self.timeout)
         known = {"name": self.target.user, "password": password or ""}
         self.headers[TOKEN] = self.call("/v3/auth/authenticate", known)["token"]
 
-    def open(self, deadline: float):
+    def open(self, deadline: float) -> Connection:
         """Return a connection to the current host. Raises OSError."""
         host, port = self.target.hosts[self.at]
         one = network.Timed(network.connect(host, port, deadline, self.tls))
         return Connection(one, f"[{host}]" if ":" in host else host)
 
-    def call(self, path: str, body: dict, is_leased: bool = False, may_log_in: bool = True) -> dict:
+    def call(
+        self, path: str, body: "json.Object", is_leased: bool = False, may_log_in: bool = True
+    ) -> "json.Object":
         """Return the answer to a request. Raises Unreachable, SoloError; Gone if `is_leased` and
         the lease is over.
         """
@@ -115,12 +122,13 @@ class Etcd(Engine):
             }  # only we use this number: the answer to our first try was lost
         raise SoloError(f"{self.where}: {text}")
 
-    def reach(self, path: str, body: dict) -> dict:
+    def reach(self, path: str, body: "json.Object") -> "json.Object":
         """Return the first host's answer within the timeout. Raises Unreachable; SoloError for a
         certificate.
         """
         deadline = monotonic() + self.timeout
-        problems, distrust = dict.fromkeys(self.target.hosts, "no answer"), None
+        problems = dict.fromkeys(self.target.hosts, "no answer")
+        distrust = None
         for _ in range(2 * len(self.target.hosts)):
             left = deadline - monotonic()
             if left <= 0:
@@ -133,7 +141,7 @@ class Etcd(Engine):
                 )
             except (OSError, ValueError, RecursionError) as error:
                 problems[self.target.hosts[self.at]] = network.describe(error)
-                distrust = self.tls and network.find_distrust(self.target, error) or distrust
+                distrust = network.find_distrust(self.tls, self.target, error) or distrust
                 # The server may have closed an idle connection: then ask the same host again.
                 self.close(is_bad=not was_open or isinstance(error, network.TIMEOUTS))
                 continue
@@ -144,7 +152,7 @@ class Etcd(Engine):
             self.close(is_bad=True)
         raise distrust or Unreachable(f"cannot reach {self.where}: {network.name_hosts(problems)}")
 
-    def ask(self, path: str, body: dict, deadline: float) -> dict:
+    def ask(self, path: str, body: "json.Object", deadline: float) -> "json.Object":
         """Return the answer of the current host. Raises OSError, ValueError, RecursionError."""
         if self.connection is None or not self.connection.is_open:
             self.connection = self.open(deadline)
@@ -174,25 +182,25 @@ class Etcd(Engine):
             }
         return known.get("result") or known
 
-    def learn_skew(self, date):
+    def learn_skew(self, date: "float | None") -> None:
         if date is not None:
             self.date, skew = date, date - time()
             self.skew = skew if abs(skew) >= SKEWED else 0.0
 
-    def close(self, is_bad: bool = False):
+    def close(self, is_bad: bool = False) -> None:
         """Close the connection. If the host `is_bad`, the next connection is to another one."""
         if self.connection is not None:
             self.connection.close()
             self.connection = None
         self.at = (self.at + is_bad) % len(self.target.hosts)
 
-    def renew(self):
-        if self.lease is None:
+    def renew(self) -> "str | None":
+        if not self.lease:
             self.grant()
             return None
         answer = self.call("/v3/lease/keepalive", {"ID": self.lease}, is_leased=True)
         if int(answer.get("TTL", 0)) <= 0:
-            self.lease = None
+            self.lease = ""
             raise Gone("the lease has expired")
         held = [
             compare(entry.key, "CREATE", "create_revision", entry.number)
@@ -209,27 +217,27 @@ class Etcd(Engine):
             else None
         )
 
-    def grant(self):
+    def grant(self) -> None:
         # Choose the number ourselves: if we are interrupted, we can still revoke the lease.
         self.lease = str(int.from_bytes(posix.urandom(8), "big") >> 1 or 1)
         try:
             answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
         except Unreachable:
-            self.lease = None  # it has no keys; to revoke it would take one more timeout
+            self.lease = ""  # it has no keys; to revoke it would take one more timeout
             raise
         self.ttl = float(answer["TTL"])
 
-    def release(self):
-        lease, self.lease, self.entries = self.lease, None, {}
+    def release(self) -> None:
+        lease, self.lease, self.entries = self.lease, "", {}
         self.joined = {}
         try:
-            if lease is not None:
+            if lease:
                 self.call("/v3/lease/revoke", {"ID": lease}, is_leased=True)
         except Gone:
             pass  # it had expired
 
-    def join(self, name: str, record) -> str:
-        if self.lease is None:
+    def join(self, name: str, record: EntryRecord) -> str:
+        if not self.lease:
             self.grant()
         key = self.make_key(name)
         listed = {"request_range": self.make_range(*find_range(self.prefix + name + "/"))}
@@ -245,30 +253,30 @@ class Etcd(Engine):
             raise
         return key
 
-    def make_put(self, key: str, record) -> dict:
+    def make_put(self, key: str, record: EntryRecord) -> "json.Object":
         return {"key": pack(key), "value": pack(record.format(self.skew)), "lease": self.lease}
 
-    def put_if(self, condition: dict, put: dict) -> bool:
+    def put_if(self, condition: "json.Object", put: "json.Object") -> bool:
         wanted = {"compare": [condition], "success": [{"request_put": put}]}
         return bool(self.call("/v3/kv/txn", wanted, is_leased="lease" in put).get("succeeded"))
 
-    def leave(self, name: str):
-        if self.lease is not None:
+    def leave(self, name: str) -> None:
+        if self.lease:
             self.call("/v3/kv/deleterange", {"key": pack(self.make_key(name))})
 
-    def rewrite(self, entry):
+    def rewrite(self, entry: Entry) -> None:
         known = compare(entry.key, "CREATE", "create_revision", entry.number)
         if not self.put_if(known, self.make_put(entry.key, entry.record)):
             raise Gone("its key was removed")
 
-    def read_queue(self, name: str) -> list:
+    def read_queue(self, name: str) -> "list[Entry]":
         """As Engine.read_queue. The answer to a join has the queue that is read after it."""
         answer = self.joined.pop(name, None)
         if answer is None:
             return self.read_entries(*find_range(self.prefix + name + "/"), name)
         return self.parse_entries(answer, answer["responses"][-1]["response_range"], name)
 
-    def make_range(self, first: str, end: str) -> dict:
+    def make_range(self, first: str, end: str) -> "json.Object":
         return {
             "key": pack(first),
             "range_end": pack(end),
@@ -276,12 +284,14 @@ class Etcd(Engine):
             "sort_target": "CREATE",
         }
 
-    def read_entries(self, first: str, end: str, name=None) -> list:
+    def read_entries(self, first: str, end: str, name: "str | None" = None) -> "list[Entry]":
         """Return the entries with keys from `first` to before `end`."""
         answer = self.call("/v3/kv/range", self.make_range(first, end))
         return self.parse_entries(answer, answer, name)
 
-    def parse_entries(self, whole: dict, answer: dict, name=None) -> list:
+    def parse_entries(
+        self, whole: "json.Object", answer: "json.Object", name: "str | None"
+    ) -> "list[Entry]":
         """Return the entries in the `answer` to a range, which may be a part of the `whole` one."""
         self.revision = int(whole["header"]["revision"])
         entries = []
@@ -293,7 +303,7 @@ class Etcd(Engine):
                 entries.append(Entry(of, key, int(kv["create_revision"]), record))
         return entries
 
-    def wait_change(self, name: str, key, deadline: float) -> bool:
+    def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
         first, end = find_range(self.prefix + name + "/")
         keys = (
             {"key": pack(key), "filters": ["NOPUT"]}
@@ -329,14 +339,14 @@ class Etcd(Engine):
         """
         return f"{self.prefix}{name}/{int(self.lease):x}"
 
-    def list_entries(self, name=None) -> list:
+    def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         if name is not None:
             return sort_queues(self.read_queue(name))
         first, end = find_range(self.prefix)
         log, log_end = find_range(f"{self.prefix}{LOGS}/")  # may be large
         return sort_queues(self.read_entries(first, log) + self.read_entries(log_end, end))
 
-    def read_renewal(self, entry):
+    def read_renewal(self, entry: Entry) -> "Renewal | None":
         try:
             lease = str(int(entry.key.rpartition("/")[2], 16))
             answer = self.call("/v3/lease/timetolive", {"ID": lease}, is_leased=True)
@@ -344,10 +354,10 @@ class Etcd(Engine):
             return None  # it has ended, or is no lease
         return make_renewal(float(answer.get("TTL", 0)), float(answer.get("grantedTTL", 0)))
 
-    def remove(self, entry):
+    def remove(self, entry: Entry) -> None:
         self.call("/v3/kv/deleterange", {"key": pack(entry.key)})
 
-    def ask_to_end(self, entry, asker: str):
+    def ask_to_end(self, entry: Entry, asker: str) -> None:
         lease = entry.key.rpartition("/")[2]
         key = pack(f"{self.prefix}{ENDS}/{lease}")
         try:
@@ -356,17 +366,17 @@ class Etcd(Engine):
         except (Gone, ValueError):
             pass  # the lease has ended
 
-    def read_once(self, name: str) -> tuple:
+    def read_once(self, name: str) -> "tuple[bytes, object]":
         known = self.call("/v3/kv/range", {"key": pack(f"{self.prefix}{ONCES}/{name}")}).get("kvs")
         return (unpack(known[0].get("value", "")), known[0]["mod_revision"]) if known else (b"", 0)
 
-    def write_once(self, name: str, version, text: bytes) -> bool:
+    def write_once(self, name: str, version: object, text: bytes) -> bool:
         key = f"{self.prefix}{ONCES}/{name}"
         return self.put_if(
             compare(key, "MOD", "mod_revision", version), {"key": pack(key), "value": pack(text)}
         )
 
-    def log_outcome(self, name: str, number: int, text: bytes):
+    def log_outcome(self, name: str, number: int, text: bytes) -> None:
         first = f"{self.prefix}{LOGS}/{name}/."
         end = first[:-1] + "/"  # not the nested names
         put = {"key": pack(f"{first}{number:020d}"), "value": pack(text)}
@@ -382,10 +392,10 @@ class Etcd(Engine):
                 {"key": pack(first), "range_end": pack(unpack(old[-1]["key"]) + b"\0")},
             )
 
-    def read_outcomes(self, name=None) -> list:
+    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
         base = f"{self.prefix}{LOGS}/"
         first, end = find_range(base if name is None else f"{base}{name}/")
-        found = []
+        found: list[tuple[str, bytes]] = []
         while True:
             answer = self.call(
                 "/v3/kv/range", {"key": pack(first), "range_end": pack(end), "limit": PAGE}
@@ -397,7 +407,7 @@ class Etcd(Engine):
             if not answer.get("more") or first <= before:
                 return found
 
-    def examine(self) -> list:
+    def examine(self) -> "list[tuple[str, str]]":
         version = self.call("/v3/maintenance/status", {}).get("version", "?")
         return [
             ("ok", f"etcd {version}"),
@@ -417,7 +427,7 @@ def describe_refusal(status: int, text: str) -> str:
     return f": {words[:LONGEST_REFUSAL]}{NAMELESS if NAMED in words else ''}" if words else ""
 
 
-def read_error(answer: dict) -> tuple:
+def read_error(answer: "json.Object") -> "tuple[int, str]":
     """Return (gRPC's code or 0, the message) of an answer."""
     error = answer.get("error")
     return (
@@ -425,18 +435,18 @@ def read_error(answer: dict) -> tuple:
     )
 
 
-def find_range(prefix: str) -> tuple:
+def find_range(prefix: str) -> "tuple[str, str]":
     """Return (the first key, the end) of all keys that start with `prefix`, which ends in a
     slash.
     """
     return prefix, prefix[:-1] + "0"
 
 
-def compare(key: str, target: str, field: str, value) -> dict:
+def compare(key: str, target: str, field: str, value: object) -> "json.Object":
     return {"key": pack(key), "target": target, "result": "EQUAL", field: str(value)}
 
 
-def pack(data) -> str:
+def pack(data: "str | bytes") -> str:
     return b2a_base64(encode(data) if isinstance(data, str) else data, newline=False).decode()
 
 

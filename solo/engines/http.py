@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from ssl import SSLContext
 
 MOST_LINES = 100
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
@@ -178,7 +178,9 @@ def find_texts(text: str, name: str) -> "list[str]":
 # --- the proxy of HTTPS_PROXY, as the tools of AWS use it-----------------------------------------
 
 
-def dial(find: "Callable[..., str]", host: str, port: int, deadline: float, tls: "Any") -> "Any":
+def dial(
+    find: "Callable[..., str]", host: str, port: int, deadline: float, tls: "SSLContext | None"
+) -> "socket":
     """Connect to a host, over TLS if there is a context, by a proxy if there is one. Raises
     OSError, SoloError.
 
@@ -195,7 +197,7 @@ def dial(find: "Callable[..., str]", host: str, port: int, deadline: float, tls:
     return network.encrypt(open_tunnel(proxy, host, port, deadline), host, tls)
 
 
-def open_tunnel(proxy: str, host: str, port: int, deadline: float) -> "Any":
+def open_tunnel(proxy: str, host: str, port: int, deadline: float) -> "socket":
     """Return a connection to a host through a proxy, which an OSError names. Raises OSError,
     SoloError.
     """

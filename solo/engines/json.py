@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Union
 
+    Object = dict[str, Any]
+
 
 class Syntax:
     """The attributes of a json.JSONDecoder that its scanner reads."""

@@ -256,9 +256,12 @@ class DeadMan:
         event = pack(Pointer, 0) + pack(Int, SIGKILL, SIGEV_SIGNAL) + bytes(EVENT_SIZE)
         if create(CLOCK_BOOTTIME, event, byref(self.timer)):
             raise SoloError(f"cannot create the timer of the lease: {posix.strerror(get_errno())}")
-        self.set = lambda at: settime(
-            self.timer, TIMER_ABSTIME, pack(Pointer, 0, 0, int(at), int(at % 1 * 1e9)), None
-        )
+
+        def set_timer(at: float) -> object:
+            when = pack(Pointer, 0, 0, int(at), int(at % 1 * 1e9))
+            return settime(self.timer, TIMER_ABSTIME, when, None)
+
+        self.set = set_timer
 
     def arm(self, at: float) -> None:
         """Have the kernel kill us at `at` (read_boot_clock), unless `disarm` was called. Raises

@@ -25,7 +25,10 @@ from solo.errors import SoloError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from ssl import SSLCertVerificationError, SSLContext
     from typing import Any
+
+    Address = tuple[Any, ...]  # as of getaddrinfo
 
 SHORTEST_WAIT = 0.001  # seconds
 PIECE, LONGEST_LINE = 1 << 16, 1 << 16  # bytes: of one read, and of a line without an end
@@ -65,7 +68,7 @@ class Lookup:
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self.addresses: list[Any] = []
+        self.addresses: list[Address] = []
         self.problem = OSError()
         self.running = allocate_lock()
 
@@ -97,7 +100,7 @@ def start_thread(run: "Callable[[], object]") -> bool:
         pthread_sigmask(SIG_SETMASK, mask)
 
 
-def list_addresses(host: str, port: int, flags: int = 0) -> "list[Any]":
+def list_addresses(host: str, port: int, flags: int = 0) -> "list[Address]":
     """As socket.getaddrinfo. Raises OSError, UnicodeError."""
     # As bytes, ASCII needs no codec for domain names, which takes 2 ms to load.
     return getaddrinfo(host.encode() if host.isascii() else host, port, 0, SOCK_STREAM, 0, flags)
@@ -155,7 +158,7 @@ def unquote(text: str) -> str:
     return parse.unquote(text)
 
 
-def find_addresses(host: str, port: int, deadline: float) -> "list[Any]":
+def find_addresses(host: str, port: int, deadline: float) -> "list[Address]":
     """Return the addresses of a host, as getaddrinfo does. Raises OSError."""
     try:
         return list_addresses(host, port, AI_NUMERICHOST)
@@ -179,7 +182,7 @@ def look_up_again(host: str, port: int) -> None:
         lookup.start()
 
 
-def connect(host: str, port: int, deadline: float, tls: "Any" = None) -> "Any":
+def connect(host: str, port: int, deadline: float, tls: "SSLContext | None") -> socket:
     """Connect to one of the addresses of a host, over TLS if there is a context. Raises OSError."""
     one = dial(host, port, deadline)
     return one if tls is None else encrypt(one, host, tls)
@@ -205,7 +208,7 @@ def dial(host: str, port: int, deadline: float) -> socket:
     raise problem
 
 
-def connect_to(address: "tuple[Any, ...]", seconds: float) -> socket:
+def connect_to(address: "Address", seconds: float) -> socket:
     one = socket(*address[:3])
     try:
         one.settimeout(seconds)
@@ -225,7 +228,7 @@ class Timed:
     `data` was received and is not yet used.
     """
 
-    def __init__(self, one: "Any", deadline: float = 0.0) -> None:
+    def __init__(self, one: socket, deadline: float = 0.0):
         self.socket = one
         self.deadline = deadline
         self.data = b""
@@ -274,7 +277,7 @@ ALERTS = """CERTIFICATE_REQUIRED BAD_CERTIFICATE CERTIFICATE_UNKNOWN UNKNOWN_CA
     CERTIFICATE_REVOKED HANDSHAKE_FAILURE ACCESS_DENIED""".split()
 
 
-def make_tls(target: Target) -> "Any":
+def make_tls(target: Target) -> "SSLContext":
     """Return an SSL context that verifies a target's servers, with its client certificate. Raises
     SoloError.
     """
@@ -302,7 +305,7 @@ def make_tls(target: Target) -> "Any":
         ) from None
 
 
-def encrypt(one: socket, host: str, tls: "Any") -> "Any":
+def encrypt(one: socket, host: str, tls: "SSLContext") -> socket:
     """Return a connected socket that speaks TLS. Raises OSError."""
     from socket import socket as full_socket  # takes 3 ms
 
@@ -316,10 +319,14 @@ def encrypt(one: socket, host: str, tls: "Any") -> "Any":
         raise
 
 
-def find_distrust(target: Target, error: "BaseException | None") -> "SoloError | None":
+def find_distrust(
+    tls: "SSLContext | None", target: Target, error: "BaseException | None"
+) -> "SoloError | None":
     """Return a SoloError if `error` or its cause is about a certificate, as asking again cannot
-    help; else None.
+    help; else None, as without TLS.
     """
+    if tls is None:
+        return None
     import ssl
 
     while error is not None:
@@ -338,7 +345,7 @@ def find_distrust(target: Target, error: "BaseException | None") -> "SoloError |
     return None
 
 
-def describe_verification(target: Target, error: "Any") -> str:
+def describe_verification(target: Target, error: "SSLCertVerificationError") -> str:
     if error.verify_code in UNSIGNED:
         trusted = "an authority that this system trusts (cafile of a [via.NAME] names others)"
         return f"is not signed by {target.cafile or trusted}"

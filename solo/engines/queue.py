@@ -187,11 +187,11 @@ class Engine:
         """
         raise NotImplementedError
 
-    def read_once(self, name: str) -> "tuple[bytes, Any]":
+    def read_once(self, name: str) -> "tuple[bytes, object]":
         """Return (the text of the last run of `name`, b"" if there is none; its version)."""
         raise NotImplementedError
 
-    def write_once(self, name: str, version: "Any", text: bytes) -> bool:
+    def write_once(self, name: str, version: object, text: bytes) -> bool:
         """Replace the text of this version. Return False if it was changed meanwhile."""
         raise NotImplementedError
 
@@ -219,10 +219,11 @@ class Contender:
     again.
 
     join                it has no entry, or the lease ran out and the entry went with it
-    wait_for_obstacles  it has obstacles: wait until one of them may have gone wait_for_slots
-    it may run, but an earlier entry has no slots yet take_slots          it may run confirm
-    it may run: renew the lease, as an engine may list an entry whose lease is over None
-    it may still run after the renewal: it holds the name
+    wait_for_obstacles  it has obstacles: wait until one of them may have gone
+    wait_for_slots      it may run, but an earlier entry has no slots yet
+    take_slots          it may run
+    confirm             it may run: renew the lease first, as an engine may list a dead entry
+    None                it may still run after the renewal: it holds the name
     """
 
     def __init__(self, engine: Engine, name: str, record: EntryRecord, wait: Wait) -> None:
@@ -391,7 +392,7 @@ def pause(wait: Wait, error: SoloError) -> None:
     wait.watch(block, wait.patience, lambda: (None, str(error), ""))
 
 
-def ask_until_answered(wait: Wait, ask: "Callable[..., Any]", *words: "Any") -> "Any":
+def ask_until_answered(wait: Wait, ask: "Callable[..., Any]", *words: object) -> "Any":
     """Call `ask` until it no longer raises Unreachable, or the patience is over. Return what it
     returns.
     """

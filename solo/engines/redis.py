@@ -16,7 +16,9 @@ from solo.engines.engine import (
     FIRST_COME,
     KEPT,
     Entry,
+    EntryRecord,
     Gone,
+    Renewal,
     describe_skew,
     make_renewal,
     parse_entry_record,
@@ -26,6 +28,11 @@ from solo.engines.queue import Engine, sort_queues
 from solo.engines.resp import Connection, Refused
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
 CLUSTER = ("MOVED ", "ASK ", "CROSSSLOT ", "CLUSTERDOWN ")
@@ -117,7 +124,7 @@ class Redis(Engine):
         "run; SOLO_TOKEN tells them apart"
     )
 
-    def __init__(self, target, ttl: float, timeout: float):
+    def __init__(self, target: "network.Target", ttl: float, timeout: float):
         if len(target.hosts) > 1:
             raise UsageError(f"--via {target.shown}: Redis is one host{SINGLE}")
         if not (target.path or "0").isdecimal():
@@ -132,12 +139,12 @@ class Redis(Engine):
         self.client = self.connection = Connection(target, tls, timeout)
         self.is_open = False  # whether its last call was answered
         self.owner = make_owner()
-        self.info = {}
-        self.joined = []  # names with our entry in their queue
+        self.info: dict[str, str] = {}
+        self.joined: list[str] = []  # names with our entry in their queue
         self.entries = {}  # our held entries by name
-        self.seen = []  # the queue as it was last read
+        self.seen: list[list[bytes]] = []  # the queue as it was last read
 
-    def connect(self):
+    def connect(self) -> None:
         try:
             settings = self.call("INFO").decode(errors="replace").splitlines()
             self.info = dict(setting.split(":", 1) for setting in settings if ":" in setting)
@@ -157,7 +164,7 @@ class Redis(Engine):
         seconds, microseconds = map(int, self.call("TIME"))
         return seconds + microseconds / 1e6
 
-    def call(self, *words):
+    def call(self, *words: object) -> "Any":
         """Return the answer as bytes. Raises Unreachable, SoloError."""
         try:
             try:
@@ -179,19 +186,19 @@ class Redis(Engine):
                 f"{self.where}: {'it requires a password' if is_unnamed else tidy(error)}"
             ) from None
         except (OSError, ValueError) as error:
-            distrust = self.connection.tls and network.find_distrust(self.target, error)
+            distrust = network.find_distrust(self.connection.tls, self.target, error)
             raise distrust or Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
 
-    def run(self, script: str, keys: list, *arguments):
+    def run(self, script: str, keys: "list[bytes]", *arguments: object) -> "Any":
         return self.call("EVAL", script, len(keys), *keys, *arguments)
 
-    def renew(self):
+    def renew(self) -> "str | None":
         asker = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.milliseconds)
         if asker is None:
             raise Gone("its key has expired or was removed")
         return asker.decode(errors="replace") or None
 
-    def release(self):
+    def release(self) -> None:
         try:
             if self.joined:
                 self.run(LEAVE, self.make_pairs(self.joined), self.owner)
@@ -201,34 +208,34 @@ class Redis(Engine):
             self.joined = []
             self.entries = {}
 
-    def close(self):
+    def close(self) -> None:
         self.connection.close()
 
-    def make_pairs(self, names: list) -> list:
+    def make_pairs(self, names: "list[str]") -> "list[bytes]":
         return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
 
-    def join(self, name: str, record) -> str:
+    def join(self, name: str, record: EntryRecord) -> str:
         if name not in self.joined:
             self.joined.append(name)
         keys = [*self.make_pairs([name]), make_key(name, b"fence")]
         self.run(JOIN, keys, self.owner, self.milliseconds, record.format(self.skew))
         return decode(make_key(name, self.owner))
 
-    def leave(self, name: str):
+    def leave(self, name: str) -> None:
         if name in self.joined:
             self.joined.remove(name)
             self.run(LEAVE, self.make_pairs([name]), self.owner)
 
-    def rewrite(self, entry):
+    def rewrite(self, entry: Entry) -> None:
         value = b"%d %b" % (entry.number, entry.record.format(self.skew))
         if not self.run(REWRITE, self.make_pairs([entry.name]), self.owner, value):
             raise Gone("its key has expired or was removed")
 
-    def read_queue(self, name: str) -> list:
+    def read_queue(self, name: str) -> "list[Entry]":
         self.seen = self.run(READ, [make_key(name)])
         return make_entries(self.seen, self.skew)
 
-    def wait_change(self, name: str, key, deadline: float) -> bool:
+    def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
         owner = [] if key is None else [encode(key).rpartition(b":")[2]]
         before = [one for one in self.seen if not owner or one[1] == owner[0]]
         while self.run(READ, [make_key(name)], *owner) == before:
@@ -238,10 +245,10 @@ class Redis(Engine):
             sleep(min(left, pick_between(*POLL)))
         return True
 
-    def list_entries(self, name=None) -> list:
+    def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         if name is not None:
             return sort_queues(self.read_queue(name))
-        found = {}
+        found: dict[str, Entry] = {}
         for keys in self.scan(make_key("*")):
             # By key, as SCAN may return one twice.
             found.update(
@@ -249,35 +256,35 @@ class Redis(Engine):
             )
         return sort_queues(found.values())
 
-    def scan(self, pattern: bytes):
+    def scan(self, pattern: bytes) -> "Iterator[list[bytes]]":
         """Yield lists of keys, in which a key may be twice."""
         cursor = None
         while cursor != b"0":
             cursor, keys = self.call("SCAN", cursor or 0, "MATCH", pattern, "COUNT", PAGE)
             yield keys
 
-    def read_renewal(self, entry):
+    def read_renewal(self, entry: Entry) -> "Renewal | None":
         return make_renewal(self.call("PTTL", encode(entry.key)) / 1000, entry.record.ttl)
 
-    def remove(self, entry):
+    def remove(self, entry: Entry) -> None:
         self.run(
             LEAVE, [make_key(entry.name), encode(entry.key)], encode(entry.key).rpartition(b":")[2]
         )
 
-    def ask_to_end(self, entry, asker: str):
+    def ask_to_end(self, entry: Entry, asker: str) -> None:
         self.run(ASK, [encode(entry.key)], encode(asker))
 
-    def read_once(self, name: str) -> tuple:
+    def read_once(self, name: str) -> "tuple[bytes, object]":
         text = self.call("GET", make_key(name, b"once")) or b""
         return text, text
 
-    def write_once(self, name: str, version: bytes, text: bytes) -> bool:
+    def write_once(self, name: str, version: object, text: bytes) -> bool:
         return bool(self.run(ONCE, [make_key(name, b"once")], version, text) == 1)
 
-    def log_outcome(self, name: str, number: int, text: bytes):
+    def log_outcome(self, name: str, number: int, text: bytes) -> None:
         self.run(LOG, [make_key(name, b"log")], number, text, -1 - KEPT)
 
-    def read_outcomes(self, name=None) -> list:
+    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
         from solo.history.names import is_within
 
         names = {
@@ -290,7 +297,7 @@ class Redis(Engine):
             for text in self.call("ZRANGE", make_key(one, b"log"), 0, -1)
         ]
 
-    def examine(self) -> list:
+    def examine(self) -> "list[tuple[str, str]]":
         return [
             ("ok", f"Redis {self.info.get('redis_version', '?')}"),
             describe_skew(self.read_clock()),
@@ -298,7 +305,7 @@ class Redis(Engine):
             *(("note", text) for text in (self.caveat, *self.find_dangers())),
         ]
 
-    def find_dangers(self):
+    def find_dangers(self) -> "Iterator[str]":
         """Yield the settings of this server that can make it forget locks."""
         if self.info.get("aof_enabled") != "1":
             yield "a restart may forget locks (appendonly no)"
@@ -335,15 +342,18 @@ def find_name(key: bytes, suffix: bytes = b"") -> str:
     return decode(key.removesuffix(b":" + suffix)[len("solo:{") : -len("}")])
 
 
-def make_entries(found: list, skew: float = 0.0) -> list:
+def make_entries(found: "list[list[bytes]]", skew: float) -> "list[Entry]":
     """Return the entries in order of their numbers, from READ's {queue, owner, value}."""
     entries = []
     for queue, owner, value in found:
         number, _, record = value.partition(b" ")
-        name = find_name(queue)
-        number = int(number) if number.isdigit() else 0
         entries.append(
-            Entry(name, decode(queue + b":" + owner), number, parse_entry_record(record, skew))
+            Entry(
+                find_name(queue),
+                decode(queue + b":" + owner),
+                int(number) if number.isdigit() else 0,
+                parse_entry_record(record, skew),
+            )
         )
     return sorted(entries, key=lambda entry: entry.number)
 

@@ -11,6 +11,8 @@ from solo.engines.password import Password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from ssl import SSLContext
     from typing import Any
 
 # Codes of errors that may pass: the server starts, is full or busy, or another one has become the
@@ -39,7 +41,7 @@ class Connection:
     SSL context or None.
     """
 
-    def __init__(self, target: "Any", tls: "Any", timeout: float) -> None:
+    def __init__(self, target: network.Target, tls: "SSLContext | None", timeout: float):
         [(self.host, self.port)] = target.hosts
         self.tls = tls
         self.timeout = timeout
@@ -54,10 +56,11 @@ class Connection:
         """
         deadline = monotonic() + self.timeout
         try:
-            if self.sock is None:
-                deadline = self.open(deadline)
-            sock: Any = self.sock
-            sock.deadline = deadline
+            sock = self.sock
+            if sock is None:
+                sock = self.open(deadline)
+            else:
+                sock.deadline = deadline
             return self.ask(sock, words)
         except Refused:
             raise
@@ -68,8 +71,8 @@ class Connection:
             self.close()  # a late answer must not be taken for the next one
             raise
 
-    def open(self, deadline: float) -> float:
-        """Connect and log in. Return the deadline, as of Password.find."""
+    def open(self, deadline: float) -> network.Timed:
+        """Connect and log in. Return the connection, with the deadline of Password.find."""
         password, deadline = self.password.find(deadline)
         self.sock = sock = network.Timed(
             network.connect(self.host, self.port, deadline, self.tls), deadline
@@ -82,7 +85,7 @@ class Connection:
         except Refused:
             self.close()
             raise
-        return deadline
+        return sock
 
     def dial_again(self) -> None:
         """Have the next call connect anew, and look the name up meanwhile: the address that we keep
@@ -96,13 +99,13 @@ class Connection:
             self.sock.close()
             self.sock = None
 
-    def ask(self, sock: "network.Timed", words: "Any") -> "Any":
+    def ask(self, sock: network.Timed, words: "Iterable[object]") -> "Any":
         texts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         parts = [b"$%d\r\n%b\r\n" % (len(text), text) for text in texts]
         sock.sendall(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
         return self.read_answer(sock)
 
-    def read_answer(self, sock: "network.Timed", depth: int = 0) -> "Any":
+    def read_answer(self, sock: network.Timed, depth: int = 0) -> "Any":
         line = sock.read_line()
         kind, rest = line[:1], line[1:]
         if kind == b"-":

@@ -16,7 +16,9 @@ from solo.engines.engine import (
     FIRST_COME,
     KEPT,
     Entry,
+    EntryRecord,
     Gone,
+    Renewal,
     describe_skew,
     make_renewal,
     parse_entry_record,
@@ -26,6 +28,11 @@ from solo.engines.postgresql.link import Link, hash_name, make_key
 from solo.engines.queue import Engine, find_index, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.modes import SLOTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.engines.network import Target
+    from solo.engines.postgresql.link import Rows
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
 FAILOVER = "a failover that loses the last commits forgets locks"
@@ -50,7 +57,7 @@ LOG, LOG_COLUMNS = (
 
 
 class PostgreSQL(Engine):
-    def __init__(self, target, ttl: float, timeout: float):
+    def __init__(self, target: "Target", ttl: float, timeout: float):
         self.where = target.shown
         settings = dict(target.settings)
         self.name = settings.pop("table", None)
@@ -70,7 +77,7 @@ class PostgreSQL(Engine):
         )
         self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]  # the channel of earlier versions
         self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
-        self.channels = set()  # the session listens to them
+        self.channels: set[str] = set()  # the session listens to them
         self.ttl = ttl
         self.is_missing = False  # a view found no table
         me = f"{posix.uname().nodename}:{posix.getpid()}"
@@ -78,13 +85,13 @@ class PostgreSQL(Engine):
             target, {**settings, "application_name": f"solo {me}"}, ttl, timeout
         )
         self.owner = f"{me}:{posix.urandom(8).hex()}"
-        self.joined = set()  # names with our row in their queue
+        self.joined: set[str] = set()  # names with our row in their queue
         self.entries = {}  # our held entries by name
-        self.seen = []  # the rows of the queue as it was last read, and their entries
-        self.queue = []
+        self.seen: Rows = []  # the rows of the queue as it was last read, and their entries
+        self.queue: list[Entry] = []
         self.look_due = 0.0  # when wait_change reads again without a notification
 
-    def connect(self):
+    def connect(self) -> None:
         self.open()
         problem = self.attempt(PROBE)
         self.is_missing = problem is not None and not self.has(self.table)
@@ -98,7 +105,7 @@ class PostgreSQL(Engine):
             raise self.refuse(problem)
         self.is_missing = False
 
-    def attempt(self, query: str, *values):
+    def attempt(self, query: str, *values: object) -> "SoloError | None":
         """Ask, and return the error with which the server refuses it, or None. Raises
         Unreachable.
         """
@@ -108,16 +115,17 @@ class PostgreSQL(Engine):
             raise
         except SoloError as error:
             return error
+        return None
 
     def has(self, table: str) -> bool:
         return self.ask("select to_regclass($1)", table) != [[None]]
 
-    def create(self, table: str, columns: str, error: SoloError):
+    def create(self, table: str, columns: str, error: "SoloError | None") -> None:
         # Another contender may create it meanwhile.
         if self.attempt(f"create table if not exists {table} ({columns})") and not self.has(table):
             raise self.refuse(error)
 
-    def refuse(self, error: SoloError) -> SoloError:
+    def refuse(self, error: "SoloError | None") -> SoloError:
         """Return `error` with the SQL that makes our tables, for an administrator to run."""
         [[role]] = self.ask("select quote_ident(current_user)")
         tables = ((self.table, COLUMNS), (self.log, LOG_COLUMNS))
@@ -133,17 +141,17 @@ class PostgreSQL(Engine):
         rights = f"grant select, insert, update, delete on {self.table}, {self.log} to {role};"
         return SoloError(f"{error} (an administrator must run: {made}{rights})")
 
-    def open(self):
+    def open(self) -> None:
         self.channels = set()
         self.link.open()
         self.skew = self.link.skew
 
-    def ask(self, query: str, *values) -> list:
+    def ask(self, query: str, *values: object) -> "Rows":
         """Return the rows of an answer, in a new session if need be. Raises Unreachable,
         SoloError.
         """
         try:
-            if self.link.connection is None:
+            if not self.link.connection:
                 self.open()
             synced = SYNCED if self.link.is_pooled else "true"  # else the session is set
             return self.link.ask(
@@ -153,7 +161,7 @@ class PostgreSQL(Engine):
             self.link.close()  # a new session may work, perhaps at another host
             raise
 
-    def renew(self):
+    def renew(self) -> "str | None":
         rows = self.ask(
             "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
             " where owner = $1 and expires > clock_timestamp() and SYNCED returning number, asked",
@@ -168,7 +176,7 @@ class PostgreSQL(Engine):
             raise Gone("its row has expired or was removed")
         return next((asked or "another contender" for _, asked in rows if asked is not None), None)
 
-    def release(self):
+    def release(self) -> None:
         try:
             if self.joined:
                 self.notify("delete from TABLE where owner = $1", self.owner)
@@ -176,10 +184,10 @@ class PostgreSQL(Engine):
             self.entries = {}
             self.joined = set()
 
-    def close(self):
+    def close(self) -> None:
         self.link.close()
 
-    def join(self, name: str, record) -> str:
+    def join(self, name: str, record: EntryRecord) -> str:
         self.joined.add(name)
         self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
         # Hold a lock until the commit, so that rows become visible in order of their numbers.
@@ -200,12 +208,12 @@ class PostgreSQL(Engine):
         )
         return self.make_entry_key(name)
 
-    def leave(self, name: str):
+    def leave(self, name: str) -> None:
         if name in self.joined:
             self.notify("delete from TABLE where owner = $1 and name = $2", self.owner, name)
             self.joined.remove(name)
 
-    def rewrite(self, entry):
+    def rewrite(self, entry: Entry) -> None:
         # Waiters need to know its slots, but not its child.
         gets_slots = entry.record.claim.mode == SLOTS and entry.record.child is None
         change = (
@@ -222,7 +230,7 @@ class PostgreSQL(Engine):
         ):
             raise Gone("its row has expired or was removed")
 
-    def notify(self, change: str, *values) -> list:
+    def notify(self, change: str, *values: object) -> "Rows":
         """Change rows and wake the waiters behind them. Return a row per changed row."""
         return self.ask(
             f"with changed as ({change} returning number, name)"
@@ -232,7 +240,7 @@ class PostgreSQL(Engine):
             *values,
         )
 
-    def listen(self, channel: str):
+    def listen(self, channel: str) -> None:
         """Listen to this channel and that of earlier versions, and to no others."""
         wanted = {self.channel, self.prefix + channel}
         for one in sorted(self.channels ^ wanted):
@@ -240,7 +248,7 @@ class PostgreSQL(Engine):
             self.ask(f'{"listen" if one in wanted else "unlisten"} "{one}"')
             self.channels ^= {one}
 
-    def read_queue(self, name: str) -> list:
+    def read_queue(self, name: str) -> "list[Entry]":
         """As Engine.read_queue, without the entries after ours."""
         self.look_due = 0.0
         self.seen = self.read_rows(
@@ -253,7 +261,7 @@ class PostgreSQL(Engine):
         self.queue = self.make_entries(self.seen)
         return self.queue
 
-    def read_rows(self, condition: str, *values) -> list:
+    def read_rows(self, condition: str, *values: object) -> "Rows":
         """Return [[number, name, owner, note, seconds until it expires]], in order."""
         if self.is_missing:
             return []
@@ -264,7 +272,7 @@ class PostgreSQL(Engine):
             *values,
         )
 
-    def make_entries(self, rows: list) -> list:
+    def make_entries(self, rows: "Rows") -> "list[Entry]":
         return [
             Entry(
                 name,
@@ -275,7 +283,7 @@ class PostgreSQL(Engine):
             for number, name, owner, record, _ in rows
         ]
 
-    def wait_change(self, name: str, key, deadline: float) -> bool:
+    def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
         number = self.find_decisive(name, key)
         if not self.link.is_pooled:
             self.listen(str(number) if number else hash_name(name).hex()[:DIGEST])
@@ -297,7 +305,7 @@ class PostgreSQL(Engine):
                 return False
             self.link.wait_heard(min(deadline, self.look_due))
 
-    def find_decisive(self, name: str, key):
+    def find_decisive(self, name: str, key: "str | None") -> "int | None":
         """Return the number of the row to wait for in the queue as last read, or None for any."""
         if key is None:
             # A claim on slots waits for the entry before it, which rewrites its row when it takes
@@ -309,28 +317,28 @@ class PostgreSQL(Engine):
     def make_entry_key(self, name: str) -> str:
         return f"{self.name}/{name}/{self.owner}"
 
-    def list_entries(self, name=None) -> list:
+    def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         rows = self.read_rows("") if name is None else self.read_rows("and name = $1", name)
         return sort_queues(self.make_entries(rows))
 
-    def read_renewal(self, entry):
+    def read_renewal(self, entry: Entry) -> "Renewal | None":
         left = "select extract(epoch from expires - clock_timestamp()) from TABLE where number = $1"
         known = self.ask(left, entry.number)
         return make_renewal(float(known[0][0]), entry.record.ttl) if known else None
 
-    def remove(self, entry):
+    def remove(self, entry: Entry) -> None:
         self.notify("delete from TABLE where number = $1", entry.number)
 
-    def ask_to_end(self, entry, asker: str):
+    def ask_to_end(self, entry: Entry, asker: str) -> None:
         self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)
 
-    def read_once(self, name: str) -> tuple:
+    def read_once(self, name: str) -> "tuple[bytes, object]":
         if self.is_missing:
             return b"", None
         known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE)
         return (known[0][0].encode(), known[0][0]) if known else (b"", None)
 
-    def write_once(self, name: str, version, text: bytes) -> bool:
+    def write_once(self, name: str, version: object, text: bytes) -> bool:
         if version is None:
             added = (
                 "insert into TABLE (name, owner, note) select $1, $2, $3 where SYNCED on "
@@ -343,7 +351,7 @@ class PostgreSQL(Engine):
         )
         return bool(self.ask(changed, name, ONCE, text.decode(), version))
 
-    def log_outcome(self, name: str, number: int, text: bytes):
+    def log_outcome(self, name: str, number: int, text: bytes) -> None:
         # A snapshot: the deletion does not see the new row.
         change = (
             f"with added as (insert into {self.log} values ($1, $2, $3) on conflict do nothing)"
@@ -358,7 +366,7 @@ class PostgreSQL(Engine):
             self.create(self.log, LOG_COLUMNS, error)
             self.ask(change, name, number, text.decode())
 
-    def read_outcomes(self, name=None) -> list:
+    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
         if not self.has(self.log):
             return []  # no run has ended yet
         rows = self.ask(
@@ -368,7 +376,7 @@ class PostgreSQL(Engine):
         )
         return [(one, text.encode()) for one, text in rows]
 
-    def examine(self) -> list:
+    def examine(self) -> "list[tuple[str, str]]":
         [[clock]] = self.ask("select extract(epoch from clock_timestamp())")
         return [
             ("ok", f"PostgreSQL {self.link.version}, locks in the table {self.name}"),

@@ -85,7 +85,7 @@ def read_value(address: int, row: int, column: int) -> "bytes | None":
     return value if value or not pq.PQgetisnull(address, row, column) else None
 
 
-def make_conninfo(settings: "dict[str, Any]") -> bytes:
+def make_conninfo(settings: "dict[str, object]") -> bytes:
     """Return the settings as libpq reads them. Raises LibpqError if it does not know one."""
     pairs = []
     for key, value in settings.items():

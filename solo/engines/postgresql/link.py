@@ -7,12 +7,18 @@ from hashlib import sha256
 from select import POLLIN, POLLOUT, poll
 from time import monotonic, time
 
-from solo.engines.network import find_addresses, look_up_again, unquote
+from solo.engines.network import Target, find_addresses, look_up_again, unquote
 from solo.engines.password import Password
 from solo.engines.postgresql import libpq
 from solo.engines.postgresql.libpq import LibpqError, get_message, make_conninfo, pq
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.process.library import Bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Rows = list[list[Any]]  # of texts and None
 
 LONGEST_POLL = 1e6  # seconds
 # The limits of tcp(7). TCP_USER_TIMEOUT decides how long a silent session lives, not the number of
@@ -51,7 +57,7 @@ class Link:
     `is_busy` while an answer is outstanding.
     """
 
-    def __init__(self, target, settings: dict, ttl: float, timeout: float):
+    def __init__(self, target: Target, settings: "dict[str, object]", ttl: float, timeout: float):
         self.where = self.shown = target.shown
         self.password = Password(target)
         self.hosts = target.hosts
@@ -77,14 +83,14 @@ class Link:
             make_conninfo(self.settings)
         except LibpqError as error:
             raise UsageError(f"--via {self.where}: {join_lines(str(error))}") from None
-        self.connection = None
+        self.connection = 0
         self.is_busy = self.is_pooled = False
         self.version = ""
-        self.heard = []
+        self.heard: list[str | None] = []
 
-    def open(self):
+    def open(self) -> None:
         """Connect. Raises Unreachable, SoloError."""
-        problem = None
+        problem = SoloError()
         password, deadline = self.password.find(monotonic() + self.timeout)
         known = self.settings if password is None else {**self.settings, "password": password}
         left = deadline - monotonic()
@@ -103,7 +109,7 @@ class Link:
             look_up_again(unquote(host), port)
         raise problem
 
-    def open_host(self, host: str, port: int, deadline: float, known: dict):
+    def open_host(self, host: str, port: int, deadline: float, known: "dict[str, object]") -> None:
         where = self.resolve(host, port, deadline)
         connection = libpq.start_connection(make_conninfo({**known, **where}))
         try:
@@ -121,7 +127,7 @@ class Link:
             raise Unreachable(f"{self.where}: is a standby")
         self.is_pooled = ours != int(pid)
 
-    def connect(self, connection: int, deadline: float):
+    def connect(self, connection: int, deadline: float) -> None:
         """Wait until the connection is made. Raises Unreachable, SoloError."""
         state = libpq.WRITING
         while state != libpq.OK:
@@ -139,7 +145,7 @@ class Link:
             state = pq.PQconnectPoll(connection)
         self.verify(connection, pq.PQsetnonblocking(connection, 1) == 0)
 
-    def resolve(self, host: str, port: int, deadline: float) -> dict:
+    def resolve(self, host: str, port: int, deadline: float) -> "dict[str, object]":
         """Return libpq's settings for a host, with addresses, as libpq's own look-up has no
         timeout. Raises OSError.
         """
@@ -154,13 +160,13 @@ class Link:
             "port": port,
         }
 
-    def close(self):
-        if self.connection is not None:
+    def close(self) -> None:
+        if self.connection:
             pq.PQfinish(self.connection)
-        self.connection = None
+        self.connection = 0
         self.is_busy = False
 
-    def ask(self, query: str, *values, deadline=None) -> list:
+    def ask(self, query: str, *values: object, deadline: "float | None" = None) -> "Rows":
         """Return the rows of the answer, each value a text or None. Raises Unreachable,
         SoloError.
         """
@@ -177,14 +183,14 @@ class Link:
                 return rows
         raise Unreachable(f"cannot reach {self.where}: no answer")
 
-    def send(self, query: str, *values):
+    def send(self, query: str, *values: object) -> None:
         self.check()
         texts = (Bytes * len(values))(*map(encode, values))
         sent = (query.encode(), len(values), None, texts, None, None, 0)
         self.verify(self.connection, pq.PQsendQueryParams(self.connection, *sent))
         self.is_busy = True
 
-    def fetch(self, deadline: float):
+    def fetch(self, deadline: float) -> "Rows | None":
         """Return the rows that answer the query sent, or None at the deadline. Raises Unreachable,
         SoloError.
         """
@@ -194,7 +200,8 @@ class Link:
             if not self.wait_socket(connection, POLLIN | POLLOUT, deadline):
                 return None
             self.verify(connection, pq.PQconsumeInput(connection))
-        rows, problem = [], None
+        rows: Rows = []
+        problem = None
         while True:
             while pq.PQisBusy(connection):
                 if not self.wait_socket(connection, POLLIN, deadline):
@@ -214,25 +221,25 @@ class Link:
             raise self.describe_problem(problem)
         return rows
 
-    def check(self):
+    def check(self) -> None:
         """Raise Unreachable without a session."""
-        if self.connection is None:
+        if not self.connection:
             raise Unreachable(f"cannot reach {self.where}: the session has ended")
 
-    def hear(self):
+    def hear(self) -> None:
         """Read the socket and collect notifications. Raises Unreachable."""
         self.verify(self.connection, pq.PQconsumeInput(self.connection))
         while address := pq.PQnotifies(self.connection):
             self.heard.append(decode(libpq.NOTIFICATION.from_address(address)[2]))
             pq.PQfreemem(address)
 
-    def wait_heard(self, deadline: float):
+    def wait_heard(self, deadline: float) -> None:
         """Wait for a notification until the deadline. Raises Unreachable."""
         self.check()
         if not self.heard and self.wait_socket(self.connection, POLLIN, deadline):
             self.hear()
 
-    def describe_problem(self, result) -> SoloError:
+    def describe_problem(self, result: libpq.Result) -> SoloError:
         text = decode(result.message) or "no reason given"
         code = decode(result.code) or "08"
         if pq.PQstatus(self.connection) == libpq.BAD:
@@ -244,7 +251,7 @@ class Link:
         self.close()
         return Unreachable(f"cannot reach {self.where}: {join_lines(text)}")
 
-    def verify(self, connection: int, truth: object):
+    def verify(self, connection: int, truth: object) -> None:
         """Raise Unreachable with the last message of a connection unless a call returned the
         truth.
         """
@@ -283,11 +290,11 @@ def is_refusal(text: str) -> bool:
     return any(words in plain for words in REFUSALS)
 
 
-def encode(value):
+def encode(value: object) -> "bytes | None":
     return None if value is None else str(value).encode("utf-8", "surrogateescape")
 
 
-def decode(value):
+def decode(value: "bytes | None") -> "str | None":
     return None if value is None else value.decode(errors="replace")
 
 
@@ -303,4 +310,4 @@ def make_key(name: str) -> int:
 
 
 def hash_name(name: str) -> bytes:
-    return sha256(encode(name)).digest()
+    return sha256(name.encode("utf-8", "surrogateescape")).digest()

@@ -98,7 +98,7 @@ def parse_document(data: bytes) -> Document:
     return document
 
 
-def parse_stored(value: "dict[str, Any]") -> Stored:
+def parse_stored(value: "json.Object") -> Stored:
     known = {field: expect(kind, value[field]) for field, kind in FIELDS}
     ttl, renewed, waits = (
         float(value["ttl"]),

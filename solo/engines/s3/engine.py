@@ -62,7 +62,6 @@ from solo.text.describe import format_duration
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from solo.engines.engine import EntryRecord
     from solo.engines.network import Target
@@ -345,7 +344,7 @@ class S3(queue.Engine):
     def make_entry_key(self, name: str, stored: Stored) -> str:
         return f"{self.objects.make_key(name)}#{stored.owner}"
 
-    def pack(self, record: "EntryRecord") -> "Any":
+    def pack(self, record: "EntryRecord") -> object:
         return json.loads(record.format(self.skew))
 
     def list_entries(self, name: "str | None" = None) -> "list[Entry]":
@@ -388,7 +387,7 @@ class S3(queue.Engine):
         once = self.objects.read(name).document.once
         return encode(once), once
 
-    def write_once(self, name: str, version: str, text: bytes) -> bool:
+    def write_once(self, name: str, version: object, text: bytes) -> bool:
         new = text.decode()
 
         def change(document: Document) -> Document:
@@ -434,7 +433,7 @@ def drop(document: Document, is_over: "Callable[[Stored], bool]") -> Document:
     return document if len(left) == len(document.queue) else document._replace(queue=left)
 
 
-def summarize(entries: "list[Entry]", key: "str | None") -> "list[Any]":
+def summarize(entries: "list[Entry]", key: "str | None") -> "list[object]":
     """Return what a waiter for the entry `key`, None for any, needs to know of a queue's
     entries.
     """

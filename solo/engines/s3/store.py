@@ -238,7 +238,7 @@ class Store:
         self.hang_up()
         if not isinstance(error, (OSError, ValueError)) or isinstance(error, SoloError):
             return error
-        distrust: SoloError | None = network.find_distrust(self.target, error) if self.tls else None
+        distrust = network.find_distrust(self.tls, self.target, error)
         reason = (
             isinstance(error, network.TIMEOUTS)
             and self.busy

@@ -18,16 +18,24 @@ from solo.engines.engine import (
     KEPT,
     RESTORED,
     Entry,
+    EntryRecord,
     Gone,
+    Renewal,
     describe_skew,
     make_renewal,
     parse_entry_record,
 )
-from solo.engines.network import make_tls
+from solo.engines.network import Target, make_tls
 from solo.engines.queue import Engine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from solo.engines.zookeeper.session import Message
 
 PREFIX = "solo"
 ENDS, ONCES, LOGS, MARKS = ".end", ".once", ".log", ".renewed"  # no name starts with a dot
@@ -35,12 +43,12 @@ PERSISTENT, EPHEMERAL, CONTAINER = 0, 1, 4
 ANY = -1  # version
 
 
-class CreateContainer(zk.Create):
+class CreateContainer(zk.Create):  # type: ignore[misc]
     type = 19  # missing in kazoo
 
 
 class ZooKeeper(Engine):
-    def __init__(self, target, ttl: float, timeout: float):
+    def __init__(self, target: Target, ttl: float, timeout: float):
         self.where = target.shown
         self.prefix = "/" + (target.path or PREFIX)
         if any(
@@ -51,19 +59,21 @@ class ZooKeeper(Engine):
         tls = make_tls(target) if target.scheme == "zookeepers" else None
         self.client = self.session = Session(target, tls, ttl, timeout)
         self.entries = {}  # our held entries by name
-        self.seen = {}  # mzxid by key, in the queue as it was last read
+        self.seen: dict[str, int] = {}  # mzxid by key, in the queue as it was last read
         self.runs = False  # our command
-        self.is_marked = None  # whether our znode below MARKS is there; None before the first try
+        self.is_marked: bool | None = (
+            None  # whether our znode below MARKS is there; None before the first try
+        )
         self.knows_skew = False
 
     @property
     def ttl(self) -> float:  # type: ignore[override]
         return self.session.ttl
 
-    def connect(self):
+    def connect(self) -> None:
         self.session.connect()
 
-    def renew(self):
+    def renew(self) -> "str | None":
         """As Engine.renew. A majority must confirm our entries, as a deposed leader could have
         resumed the session.
         """
@@ -93,7 +103,7 @@ class ZooKeeper(Engine):
                 return (asked[0] or b"").decode(errors="replace") or "another contender"
         return None
 
-    def mark(self):
+    def mark(self) -> None:
         """Create the znode whose mtime is the time of our last renewal, for views. A run shorter
         than a period has none.
         """
@@ -105,37 +115,37 @@ class ZooKeeper(Engine):
     def make_mark(self, session: str = "") -> str:
         return f"{self.prefix}/{MARKS}/{session or self.format_session()}"
 
-    def record_child(self, pid: int):
+    def record_child(self, pid: int) -> None:
         super().record_child(pid)
         self.runs = True
 
-    def release(self):
+    def release(self) -> None:
         self.entries = {}
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         self.session.close()
 
     def format_session(self) -> str:
         return f"{self.session.number & (1 << 64) - 1:x}"
 
-    def join(self, name: str, record) -> str:
+    def join(self, name: str, record: EntryRecord) -> str:
         if not self.session.number:
             self.session.connect()
         key = self.make_key(name)
         self.create_mark(key, record.format())
         return key
 
-    def leave(self, name: str):
+    def leave(self, name: str) -> None:
         if self.session.number:
             self.session.ask(zk.Delete(self.make_key(name), ANY))
 
-    def rewrite(self, entry):
+    def rewrite(self, entry: Entry) -> None:
         [answer] = self.session.ask(zk.SetData(entry.key, entry.record.format(), ANY))
         if isinstance(answer, NoNodeError):
             raise Gone("its znode was removed")
 
-    def read_queue(self, name: str) -> list:
+    def read_queue(self, name: str) -> "list[Entry]":
         # A follower may lag: entries it misses are behind ours, and entries it still has only make
         # us wait.
         path = self.make_path(name)
@@ -155,21 +165,21 @@ class ZooKeeper(Engine):
         ]
         return sorted(entries, key=lambda entry: entry.number)
 
-    def list_children(self, path: str, *before) -> list:
+    def list_children(self, path: str, *before: "Message") -> "list[str]":
         """Return the names of the children of a znode, none without such a znode, after these
         requests.
         """
         children = self.session.ask(*before, zk.GetChildren(path, None))[-1]
         return [] if isinstance(children, NoNodeError) else children
 
-    def read_entry_record(self, data, stat):
+    def read_entry_record(self, data: "bytes | None", stat: "Message") -> EntryRecord:
         record = parse_entry_record(data or b"")
         if record.since is None or not self.knows_skew:
             return record
         # Prefer the ensemble's own date: a record is last written when the command starts.
         return record._replace(since=stat.mtime / 1000 - self.skew)
 
-    def create_mark(self, key: str, data: bytes):
+    def create_mark(self, key: str, data: bytes) -> None:
         """Create an ephemeral znode. The first one shows the ensemble's clock."""
         begin = time()
         if self.create(key, data, EPHEMERAL) and not self.knows_skew:
@@ -178,14 +188,14 @@ class ZooKeeper(Engine):
                 self.skew = stat.ctime / 1000 - begin
                 self.knows_skew = True
 
-    def learn_skew(self):
+    def learn_skew(self) -> None:
         if not self.knows_skew:
             try:
                 self.create_mark(f"{self.prefix}/{ENDS}/{self.format_session()}", b"")
             except SoloError:
                 pass  # we may not write: take its clock for ours
 
-    def wait_change(self, name: str, key, deadline: float) -> bool:
+    def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
         self.session.events.clear()
         keys = [key] if key else list(self.seen)
         path = self.make_path(name)
@@ -205,7 +215,7 @@ class ZooKeeper(Engine):
             return True
         return self.session.wait_event(deadline)
 
-    def create(self, path: str, data: bytes, kind: int):
+    def create(self, path: str, data: bytes, kind: int) -> bool:
         """Create a znode and its parents. Return False if it exists. Raises Unreachable, SoloError,
         Gone.
         """
@@ -225,7 +235,7 @@ class ZooKeeper(Engine):
     def make_key(self, name: str) -> str:
         return f"{self.make_path(name)}/{self.format_session()}"
 
-    def list_entries(self, name=None) -> list:
+    def list_entries(self, name: "str | None" = None) -> "list[Entry]":
         children = self.list_children(self.prefix, zk.Sync(self.prefix))
         if children:
             self.learn_skew()
@@ -234,7 +244,7 @@ class ZooKeeper(Engine):
         names = [decode(unquote_to_bytes(child)) for child in children if child[:1] != "."]
         return sort_queues([entry for name in names for entry in self.read_queue(name)])
 
-    def read_renewal(self, entry):
+    def read_renewal(self, entry: Entry) -> "Renewal | None":
         if not self.knows_skew or not entry.is_held:
             return None
         marks = self.make_mark(entry.key.rpartition("/")[2]), entry.key
@@ -250,17 +260,17 @@ class ZooKeeper(Engine):
             else None
         )
 
-    def remove(self, entry):
+    def remove(self, entry: Entry) -> None:
         self.session.ask(zk.Delete(entry.key, ANY))
 
-    def ask_to_end(self, entry, asker: str):
+    def ask_to_end(self, entry: Entry, asker: str) -> None:
         """As Engine.ask_to_end. The request ends with our session."""
         owner = entry.key.rpartition("/")[2]
         self.create(
             f"{self.prefix}/{ENDS}/{owner}-{self.format_session()}", asker.encode(), EPHEMERAL
         )
 
-    def read_once(self, name: str) -> tuple:
+    def read_once(self, name: str) -> "tuple[bytes, object]":
         _, answer = self.session.ask(
             zk.Sync(self.prefix), zk.GetData(self.make_path(name, f"/{ONCES}"), None)
         )
@@ -270,7 +280,7 @@ class ZooKeeper(Engine):
             else (answer[0] or b"", answer[1].version)
         )
 
-    def write_once(self, name: str, version, text: bytes) -> bool:
+    def write_once(self, name: str, version: object, text: bytes) -> bool:
         path = self.make_path(name, f"/{ONCES}")
         if version is None:
             is_done = self.create(path, text, PERSISTENT)
@@ -280,14 +290,14 @@ class ZooKeeper(Engine):
             is_done or self.read_once(name)[0] == text
         )  # the answer to the first try may have been lost
 
-    def log_outcome(self, name: str, number: int, text: bytes):
+    def log_outcome(self, name: str, number: int, text: bytes) -> None:
         path = self.make_path(name, f"/{LOGS}")
         self.create(f"{path}/{number:020d}", text, PERSISTENT)
         self.session.ask(
             *(zk.Delete(f"{path}/{old}", ANY) for old in sorted(self.list_children(path))[:-KEPT])
         )
 
-    def read_outcomes(self, name=None) -> list:
+    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
         from solo.history.names import is_within
 
         path = f"{self.prefix}/{LOGS}"
@@ -304,7 +314,7 @@ class ZooKeeper(Engine):
             self.learn_skew()
         return found
 
-    def read_log(self, name: str):
+    def read_log(self, name: str) -> "Iterator[bytes]":
         """Yield the outcomes of one name."""
         path = self.make_path(name, f"/{LOGS}")
         answers = self.session.ask(
@@ -312,7 +322,7 @@ class ZooKeeper(Engine):
         )
         yield from (answer[0] for answer in answers if not isinstance(answer, NoNodeError))
 
-    def examine(self) -> list:
+    def examine(self) -> "list[tuple[str, str]]":
         mark = f"{self.prefix}/{ENDS}/{self.format_session()}"
         self.create(mark, b"", EPHEMERAL)
         [stat] = self.session.ask(zk.Exists(mark, None))

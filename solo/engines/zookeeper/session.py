@@ -23,9 +23,25 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHeader, Watch
 
 from solo.engines.engine import Gone
-from solo.engines.network import TIMEOUTS, Timed, connect, describe, find_distrust, name_hosts
+from solo.engines.network import (
+    TIMEOUTS,
+    Target,
+    Timed,
+    connect,
+    describe,
+    find_distrust,
+    name_hosts,
+)
 from solo.engines.password import Password
 from solo.errors import SoloError, Unreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from ssl import SSLContext
+    from typing import Any
+
+    Message = Any  # a request or an answer of kazoo, which has no types
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
 PASSING = (
@@ -58,33 +74,33 @@ class Session:
     After any other exception, such as that of a signal handler, the session remains usable.
     """
 
-    def __init__(self, target, tls, ttl: float, timeout: float):
+    def __init__(self, target: Target, tls: "SSLContext | None", ttl: float, timeout: float):
         self.target = target
         self.hosts = target.hosts
         self.where = target.shown
         self.password_of_user = Password(target)
-        self.login = None  # found once, as the rights of our znodes depend on it
+        self.login: str | None = None  # found once, as the rights of our znodes depend on it
         self.tls = tls
         self.ttl = ttl
         self.timeout = timeout
         self.at = 0  # the index of the host that answered last
-        self.socket = None
+        self.socket: Timed | None = None
         self.forget()
 
-    def forget(self):
+    def forget(self) -> None:
         self.number = 0
         self.password = NO_PASSWORD
         self.zxid = 0
         self.hang_up()
 
-    def hang_up(self):
+    def hang_up(self) -> None:
         if self.socket is not None:
             self.socket.close()
         self.socket = None
         self.sent = 0
-        self.events = set()
+        self.events: set[str] = set()
 
-    def connect(self, deadline=None):
+    def connect(self, deadline: "float | None" = None) -> None:
         """Open a new connection, and resume our session on it, or start one."""
         old, self.socket = self.socket, None
         try:
@@ -93,8 +109,9 @@ class Session:
             if old is not None:
                 old.close()  # after its replacement, as a server would log an early end
 
-    def reach(self, deadline: float):
-        problems, distrust = dict.fromkeys(self.hosts, "no answer"), None
+    def reach(self, deadline: float) -> None:
+        problems = dict.fromkeys(self.hosts, "no answer")
+        distrust = None
         for _ in self.hosts:
             self.hang_up()
             left = deadline - monotonic()
@@ -106,10 +123,10 @@ class Session:
             except BaseException as error:
                 host = self.hosts[self.at]
                 problems[host] = self.drop(error)
-                distrust = self.tls and find_distrust(self.target, error) or distrust
+                distrust = find_distrust(self.tls, self.target, error) or distrust
         raise distrust or Unreachable(f"cannot reach {self.where}: {name_hosts(problems)}")
 
-    def drop(self, error) -> str:
+    def drop(self, error: BaseException) -> str:
         """Close the connection. Return the text of `error` if it is one of BROKEN, else raise it.
         The next host is another one.
         """
@@ -119,7 +136,7 @@ class Session:
         self.at = (self.at + 1) % len(self.hosts)
         return describe(error)
 
-    def dial(self, deadline: float):
+    def dial(self, deadline: float) -> None:
         """Connect to the current host. Raises BROKEN, Gone, SoloError."""
         if self.login is None and self.target.user is not None:
             password, deadline = self.password_of_user.find(deadline)
@@ -152,18 +169,20 @@ class Session:
             if self.read_answer(AUTH, deadline)[0]:
                 raise SoloError(f"{self.where}: refused: user {self.login.partition(':')[0]}")
 
-    def open(self, deadline: float):
+    def open(self, deadline: float) -> Timed:
         host, port = self.hosts[self.at]
         return Timed(connect(host, port, deadline, self.tls), deadline)
 
-    def send(self, request, number=None):
+    def send(self, request: "Message", number: "int | None" = None) -> None:
         words = b"" if number is None else struct.pack("!ii", number, request.type)
         words += request.serialize()
+        assert self.socket
         self.socket.sendall(struct.pack("!i", len(words)) + words)
 
     def receive(self, deadline: float) -> bytes:
         """Return the next message. Raises BROKEN; one of TIMEOUTS keeps the part received."""
         sock = self.socket
+        assert sock
         sock.deadline = deadline
         while True:
             size = int.from_bytes(sock.data[:4], "big")
@@ -174,7 +193,7 @@ class Session:
                 return message
             sock.receive()
 
-    def read_answer(self, number: int, deadline: float) -> tuple:
+    def read_answer(self, number: int, deadline: float) -> "tuple[int, bytes]":
         """Return (0 or the error, the bytes) of the answer to `number`, or of the next EVENT; keep
         events meanwhile.
         """
@@ -189,7 +208,7 @@ class Session:
             if header.xid != EVENT:
                 raise ValueError("an answer to another request")
 
-    def ask(self, *requests, deadline=None) -> list:
+    def ask(self, *requests: "Message", deadline: "float | None" = None) -> "list[Message]":
         """Send all requests and return their answers; an answer may be one of REFUSALS, not raised.
         If the connection breaks, they are sent once more, so each must be repeatable.
         """
@@ -205,8 +224,9 @@ class Session:
                 break
         raise Unreachable(f"cannot reach {self.where}: {problem}")
 
-    def ask_once(self, requests, deadline: float) -> list:
+    def ask_once(self, requests: "Iterable[Message]", deadline: float) -> "list[Message]":
         """Send requests and return their answers. Raises BROKEN, Gone, SoloError."""
+        assert self.socket
         self.socket.deadline = deadline
         first = self.sent + 1
         for request in requests:
@@ -214,7 +234,7 @@ class Session:
             self.send(request, self.sent)
         return [self.read(request, first + at, deadline) for at, request in enumerate(requests)]
 
-    def read(self, request, number: int, deadline: float):
+    def read(self, request: "Message", number: int, deadline: float) -> "Message":
         error, answer = self.read_answer(number, deadline)
         if error in PASSING:
             raise ConnectionError(f"error {error}")
@@ -259,7 +279,7 @@ class Session:
             raise Unreachable(f"cannot reach {self.where}: {self.drop(error)}") from None
         return True
 
-    def close(self):
+    def close(self) -> None:
         """End the session, and with it its ephemeral znodes."""
         if self.number:
             try:
