@@ -1,14 +1,17 @@
-"""solo runs a command so that it never runs twice at once, and gives Python programs the same lock.
+"""The lock of solo(1) for Python programs: work under a name never runs twice at once.
 
     import solo
 
-    with solo.Lock("nightly"):
-        ...
+    with solo.Lock("nightly", wait=600) as hold:
+        print("alone, with token", hold.token)
 
-The command line starts in `__main__.py`; `launcher.py` is a guarded run. Programs get what is
-listed in `__all__`, from `api/`, which is loaded when it is first asked for: the command line does
-not load it.
+    solo.run(["backup.sh", "--full"], name="backup", check=True)
+
+`Lock` gives a `Hold`, or raises `Busy`; `run` is subprocess.run under a lock; `holders` says who
+holds a name. Each error is a `SoloError`. solo(3) is the manual page.
 """
+
+# The command line starts in __main__.py, and does not load api/, which has what programs use.
 
 __version__ = "0.3.0"
 __all__ = [

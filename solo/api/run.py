@@ -88,7 +88,7 @@ def run(
     keywords = locals()
     if isinstance(argv, (str, bytes)) or not argv:
         raise errors.UsageError("argv is a sequence of words, with a command in it")
-    for word in ("shell", "executable"):
+    for word in ("shell", "executable", *[one.key for one in LAUNCHER_OPTIONS if not one.keyword]):
         if popen.pop(word, None):
             raise errors.UsageError(
                 f"solo.run cannot use {word}=: the command is the words of argv"
@@ -310,10 +310,20 @@ def find_place(via: Any, directory: Any, popen: dict[str, Any]) -> dict[str, Any
     return {"via": backend, "directory": path}
 
 
+def name_keywords(text: str) -> str:
+    """Return a message about options with the keywords of `run` in their place."""
+    options = [one for whole in LAUNCHER_OPTIONS for one in (whole, whole.part) if one]
+    for one in sorted(options, key=lambda one: -len(one.title)):
+        text = text.replace(one.title, one.keyword or one.title)
+    return text
+
+
 def make_error(
     kind: str, where: str, text: str, via: Any, directory: Any, popen: dict[str, Any]
 ) -> errors.SoloError:
     """Return the error that the launcher reported, a Busy with its holders at that backend."""
+    if kind == errors.UsageError.__name__:
+        text = name_keywords(text)
     error: errors.SoloError = getattr(errors, kind, errors.SoloError)(text)
     if isinstance(error, errors.Busy):
         error.name = where

@@ -20,7 +20,7 @@ from solo.text.describe import (
     format_rough,
     format_usual,
 )
-from solo.text.width import clean, cut
+from solo.text.width import ELLIPSIS, clean, cut
 from solo.tickets import HOLD, MOST_OPEN, SEAT, Queue, Ticket
 
 TYPE_CHECKING = False
@@ -134,7 +134,11 @@ class Watch:
             width = posix.get_terminal_size(2).columns or SOME_WIDTH
         except OSError:
             width = SOME_WIDTH
-        text = cut(clean(f"solo: {describe_state()}"), width - 1).encode(ENCODING, "replace")
+        whole = clean(f"solo: {describe_state()}")
+        line = cut(whole, width - 1)
+        if line != whole:  # a duration without its unit would mislead
+            line = f"{line.rpartition(' ')[0]} {ELLIPSIS}"
+        text = line.encode(ENCODING, "replace")
         self.write(CLEAR + (text if posix.environ.get(b"NO_COLOR") else DIM + text + PLAIN) + b"\r")
         return monotonic() + TICK
 

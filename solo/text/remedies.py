@@ -59,10 +59,11 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
             (f"{USERS_PLACE}/{uid}/", f"{find_home(uid)}{HOME_PLACE}/") if uid else f"{ROOT_PLACE}/"
         )
         asked = not f"{path}/".startswith(default)
-    if error.errno in (ENOSPC, EDQUOT, EROFS):
+    if error.errno in (ENOSPC, EDQUOT):
+        return f"{reason} (free some space; {NO_FILE})"  # another place would be another lock
+    if error.errno == EROFS:
         first = f"{ELSEWHERE}; " if asked else ""
-        first = choose_writable(path, uid) if error.errno == EROFS and is_in_unit() else first
-        return f"{reason} ({first}{NO_FILE})"
+        return f"{reason} ({choose_writable(path, uid) if is_in_unit() else first}{NO_FILE})"
     if error.errno == EFBIG:
         return f"{reason} (raise RLIMIT_FSIZE: ulimit -f, or LimitFSIZE= of a unit; {NO_FILE})"
     if error.errno not in (EACCES, ENOENT):

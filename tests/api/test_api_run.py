@@ -4,6 +4,7 @@ launcher.
 
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -53,6 +54,25 @@ def test_result_is_that_of_subprocess_run(files):
 def test_error_of_the_launcher_is_raised(files, error, argv, options):
     with pytest.raises(error):
         solo.run(argv, **{"name": "job", **options})
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"latest": True}, "latest needs wait"),
+        ({"shared": True, "slots": 3}, "shared and slots exclude each other"),
+        ({"latest": True, "wait": 9, "max_waiting": 2}, "max_waiting and latest exclude"),
+        ({"wait": 9, "max_waiting": 2, "replace_after": 3}, "replace_after and max_waiting excl"),
+        ({"slots": 2, "take": 3}, "take must be at least 1"),
+        ({"kill_after": 3}, "kill_after needs timeout, replace, replace_after, tree or an engine"),
+        ({"once_per": math.inf}, "once_per must be at least 1ms"),
+        ({"quiet": True}, "solo.run cannot use quiet="),
+        ({"busy_exit": 3}, "solo.run cannot use busy_exit="),
+    ],
+)
+def test_usage_error_speaks_of_keywords(files, options, message):
+    with pytest.raises(solo.UsageError, match=f"^{re.escape(message)}"):
+        solo.run(["true"], name="job", **options)
 
 
 @pytest.mark.parametrize(

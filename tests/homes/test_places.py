@@ -22,7 +22,7 @@ FILL = (
 # typed.
 PLACES = {
     "read-only home": ("mount -o remount,ro /home", f"Read-only file system {NO_FILE}"),
-    "full disk": (FILL.format("/home/alice", ALICE), f"No space left on device {NO_FILE}"),
+    "full disk": (FILL.format("/home/alice", ALICE), "No space left on device (free some space; without a file: --via socket, in every run of the name)"),
     "base of another uid": (f"install -d -m 700 -o 3002 {BASE}", "it belongs to uid 3002 (as root: chown -R 3001 {base})"),
     "name of another uid": (f"install -d -m 700 -o 3002 {BASE}/job", "it belongs to uid 3002 (as root: find .*)"),
     "name of root": (f"install -d -m 700 {BASE}/job", "it belongs to uid 0 (as root: find .*)"),

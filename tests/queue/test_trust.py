@@ -442,7 +442,7 @@ def test_full_file_system_keeps_no_unnamed_directory(lab):
         [".journals"],
     )
     assert result.stderr.decode().startswith(
-        f"solo: job: cannot create {lab.directory}/job: No space left on device"
+        f"solo: job: cannot create {lab.directory}/job: No space left on device (free some space; "
     )
 
 

@@ -786,6 +786,17 @@ def test_a_long_name_is_cut_before_pid_and_time(lab, screen, view):
 
 
 @pytest.mark.tool("tmux")
+def test_a_waiters_line_is_cut_between_words(lab, screen):
+    """A number without its unit would mislead."""
+    lab.hold("job", "--note", "x" * 100)
+
+    opened = screen("-n", "job", "--wait", "1h", *FILES, "--", "true", width=66)
+
+    [row] = [row for row in opened.wait_for(" …") if "waiting" in row]
+    assert re.fullmatch(r"solo: job: waiting for \d+s, \S+ left, 1st in the queue:( \S+)* …", row)
+
+
+@pytest.mark.tool("tmux")
 def test_top_reports_a_holder_that_it_cannot_end(lab, screen):
     """Afterwards top forgets it: at the end it lists no holder that got SIGTERM."""
     lab.hold("job")
