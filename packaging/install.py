@@ -238,7 +238,7 @@ def find_libraries(python: Python, target: str) -> list:
     lacking = [name for name in missing.LIBRARIES if not fits(name, versions)]
     reason = run_pip(python, target) if lacking else ""
     if reason:
-        say(f"guarded runs are complete; help and views lack {', '.join(lacking)}: {reason}")
+        say(f"runs and views work as plain text; {', '.join(lacking)} are missing: {reason}")
     remove(f"{target}/bin")
     return sites
 

@@ -1,6 +1,6 @@
 """Rewrite the lists of options, subcommands and statuses in the manual and the completions: `python packaging/tables.py FILE...`.
 
-They come from options.py, table.py and the signatures in cli.py. In a FILE they are the lines between `made from TABLE` and
+They come from options.py and the signatures in cli.py. In a FILE they are the lines between `made from TABLE` and
 `end`; the rest of it is left alone. No shell runs a name: the completions read names NUL-terminated, compare them as text
 and quote them for the command line.
 """
@@ -9,21 +9,15 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from solo import kinds
-from solo.commands.cli import get_commands
-from solo.commands.table import KEPT, SUMMARIES
+from solo.commands.cli import SUBCOMMANDS, Subcommand
+from solo.commands.dispatch import OF_SCRIPTS
 from solo.errors import EXIT_STATUSES
-from solo.kinds import Kind, list_signals
+from solo.kinds import list_signals
 from solo.options import GROUPS, LAUNCHER_OPTIONS, LOCAL_BACKENDS, SUBCOMMAND_NAMES, Option
 
-METAVARS = {  # of cli.py
-    None: kinds.FLAG, "DIR": kinds.DIRECTORY, "WHERE": kinds.BACKEND, "FILE": kinds.FILE, "DURATION": kinds.DURATION,
-    "DURATION|DATE": kinds.DURATION, "N": kinds.COUNT,
-}  # fmt: skip
 BACKENDS = " ".join(LOCAL_BACKENDS)
 SIGNALS = " ".join(
     name[3:] for name in list_signals() if name != "SIGSTKFLT"
@@ -33,63 +27,26 @@ SIGNALS = " ".join(
 class Typed:
     """An option as it is typed: its `flags`, long ones first, its metavar, what completes its value, and its help."""
 
-    def __init__(
-        self, flags: list[str], metavar: Optional[str], kind: Kind, help: str, many: bool = False
-    ) -> None:
-        self.flags = sorted(flags, key=len, reverse=True)
-        self.long, self.short = self.flags[0], "".join(self.flags[1:])
-        self.metavar = metavar
-        self.value = kind.completes
-        self.help = help
-        self.many = many
+    def __init__(self, option: Option) -> None:
+        self.long = f"--{option.flag}"
+        self.short = f"-{option.short}" if option.short else ""
+        self.flags = [flag for flag in (self.long, self.short) if flag]
+        self.metavar = option.metavar
+        self.value = option.kind.completes
+        self.help = option.help
+        self.many = option.many
 
 
 def list_typed(options: Iterable[Option]) -> list[Typed]:
-    """Return the Typed of these options of options.py."""
-    return [
-        Typed(
-            [f"--{one.flag}", *[f"-{one.short}"] * bool(one.short)],
-            one.metavar,
-            one.kind,
-            one.help,
-            one.many,
-        )
-        for one in options
-    ]
+    return [Typed(one) for one in options]
 
 
-class Subcommand:
-    """A subcommand: its name, its Typed options, the metavar of its words, and what the manual says of it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        if name in KEPT:
-            self.options, self.words, self.text = (
-                list_typed(KEPT[name].options),
-                "NAME...",
-                KEPT[name].text,
-            )
-            return
-        command = get_commands()[name]
-        options = [
-            one
-            for one in command.params
-            if one.param_type_name == "option" and "--help" not in one.opts
-        ]
-        self.options = [
-            Typed(one.opts, one.metavar, METAVARS[one.metavar], one.help) for one in options
-        ]
-        [self.words] = [one.metavar for one in command.params if one not in options]
-        self.text = command.help
-
-    @property
-    def offered(self) -> str:
-        """Return what completes its words, as a Kind says it."""
-        return "files" if "FILE" in self.words else "names"
+def offer(one: Subcommand) -> str:
+    """Return what completes the words of a subcommand, as a Kind says it."""
+    return "files" if one.names.are_files else "names"
 
 
 RUN = list_typed(LAUNCHER_OPTIONS)
-SUBCOMMANDS = list(map(Subcommand, SUBCOMMAND_NAMES))
 
 # --- the manual --------------------------------------------------------------------------------------------------
 
@@ -140,27 +97,29 @@ def format_text(text: str) -> str:
     return text.replace(". ", ".\n").replace("\\", "\\e") + "\n"
 
 
-def format_usage(subcommand: Subcommand) -> str:
-    if subcommand.name == "hold":
+def format_usage(one: Subcommand) -> str:
+    if one.name == "hold":
         return "Ar OPTION ... NAME ..."  # solo-hold(1) has them
     # The text below has --dir and --via.
-    shown = [option for option in subcommand.options if option.long not in ("--dir", "--via")]
-    options = "".join(f"Oo {format_flags(option)} Oc " for option in shown)
-    words = f"Ar {subcommand.words.strip('[].')} ..."
-    return options + (f"Oo {words} Oc" if subcommand.words[0] == "[" else words)
+    shown = [option for option in one.options if option.flag not in ("dir", "via")]
+    options = "".join(f"Oo {format_flags(Typed(option))} Oc " for option in shown)
+    words = f"Ar {one.names.metavar.strip('[].')} ..."
+    return options + (f"Oo {words} Oc" if one.names.may_lack else words)
 
 
 def make_subcommands() -> str:
     return "".join(
-        f".It Nm Cm {one.name} {format_usage(one)}\n{format_text(one.text)}" for one in SUBCOMMANDS
+        f".It Nm Cm {one.name} {format_usage(one)}\n{format_text(one.text)}"
+        for one in SUBCOMMANDS.values()
     )
 
 
 def make_hold() -> str:
     """Return the options that only `solo hold` and `solo release` have."""
+    kept = [SUBCOMMANDS[name].options for name in OF_SCRIPTS]
     return "".join(
-        make_manual([one for one in kept.options if one not in LAUNCHER_OPTIONS], kept.options)
-        for kept in KEPT.values()
+        make_manual([one for one in options if one not in LAUNCHER_OPTIONS], options)
+        for options in kept
     )
 
 
@@ -173,13 +132,16 @@ def make_statuses() -> str:
 
 def make_bash() -> str:
     values: dict[str, dict[str, None]] = {}
-    for option in [*RUN, *(option for one in SUBCOMMANDS for option in one.options)]:
+    for option in [
+        *RUN,
+        *(Typed(option) for one in SUBCOMMANDS.values() for option in one.options),
+    ]:
         values.setdefault(option.value, {}).update(dict.fromkeys(option.flags))
     del values[""]
     kinds = "".join(f"    {'|'.join(flags)}) values={kind} ;;\n" for kind, flags in values.items())
     cases = "".join(
-        f"    {one.name}) flags='{join_flags(one.options)}' names={one.offered} ;;\n"
-        for one in SUBCOMMANDS
+        f"    {one.name}) flags='{join_flags(list_typed(one.options))}' names={offer(one)} ;;\n"
+        for one in SUBCOMMANDS.values()
     )
     return f"""_solo_flags='{join_flags(RUN)}'
 _solo_subcommands='{" ".join(SUBCOMMAND_NAMES)}'
@@ -217,11 +179,11 @@ ZSH_VALUES = {
 
 
 def make_zsh() -> str:
-    names = " ".join(f"'{name}:{escape_zsh(summary)}'" for name, summary in SUMMARIES.items())
+    names = " ".join(f"'{name}:{escape_zsh(one.summary)}'" for name, one in SUBCOMMANDS.items())
     cases = "".join(
-        f"    {one.name}) _arguments -s -S {join_zsh(one.options)}"
-        f" '*:{one.offered[:-1]}:{ZSH_VALUES[one.offered]}' ;;\n"
-        for one in SUBCOMMANDS
+        f"    {one.name}) _arguments -s -S {join_zsh(list_typed(one.options))}"
+        f" '*:{offer(one)[:-1]}:{ZSH_VALUES[offer(one)]}' ;;\n"
+        for one in SUBCOMMANDS.values()
     )
     return f"""_solo_command() {{
     local -a subcommands
@@ -271,13 +233,13 @@ FISH_VALUES = {
 
 def make_fish() -> str:
     lines = [format_fish("__fish_use_subcommand", option) for option in RUN]
-    for one in SUBCOMMANDS:
+    for one in SUBCOMMANDS.values():
         typed = f"'__fish_seen_subcommand_from {one.name}'"
-        summary = quote_fish(SUMMARIES[one.name])
-        words = " -F" if one.offered == "files" else " -f -a '(__solo_names)'"
+        summary = quote_fish(one.summary)
+        words = " -F" if offer(one) == "files" else " -f -a '(__solo_names)'"
         lines.append(f"complete -c solo -n __fish_use_subcommand -a {one.name} -d {summary}")
         lines.append(f"complete -c solo{words} -n {typed}")
-        lines += [format_fish(typed, option) for option in one.options]
+        lines += [format_fish(typed, Typed(option)) for option in one.options]
     return "\n".join(lines) + "\n"
 
 

@@ -164,7 +164,7 @@ PARTS = tuple([option.part for option in LAUNCHER_OPTIONS if option.part is not 
 EVERY_OPTION = (*LAUNCHER_OPTIONS, *PARTS)
 SKIP_LIMITS = (LOUD_AFTER, REPLACE_AFTER)  # a number of skips, or a duration
 
-# A run compares its first word with these; commands/table.py has a line about each.
+# A run compares its first word with these; commands/cli.py declares each.
 SUBCOMMAND_NAMES = (
     "list",
     "show",

@@ -51,8 +51,8 @@ _solo_find_flags() {
     show) flags='--dir --via --json' names=names ;;
     wait) flags='--dir --via --timeout -t --allow-unknown' names=names ;;
     stop) flags='--dir --via --kill-after -k --waiting --allow-unknown' names=names ;;
-    hold) flags='--pid --fd --for --dir --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --kill-after -k --export' names=names ;;
-    release) flags='--dir --pid --via' names=names ;;
+    hold) flags='--pid --fd --for --export --dir --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --kill-after -k' names=names ;;
+    release) flags='--pid --via --dir' names=names ;;
     history) flags='--dir --via --since --failed --limit --json' names=names ;;
     metrics) flags='--dir --via --output' names=names ;;
     top) flags='--dir --via' names=names ;;

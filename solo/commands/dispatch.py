@@ -1,29 +1,30 @@
-"""Run a subcommand: `hold` and `release` by the parser of a guarded run, the others by typer."""
+"""Run a subcommand. typer parses its words; the parser of a guarded run does if they are simple, or
+typer is missing, and says what is wrong with them. Both read the signatures in cli.py.
+"""
 
 import posix
 import sys
 from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
+from solo.commands.cli import AGE, HELP, SINCE, SUBCOMMANDS
 from solo.commands.lookup import check_names, check_units, check_words
-from solo.commands.table import KEPT, KEPT_HELP
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
-from solo.kinds import DURATION, LIMIT
-from solo.options import DIR, HELP, PARTS, VIA, Option
+from solo.kinds import DURATION, FLAG, LIMIT
+from solo.options import DIR, PARTS, VIA, Option
 from solo.text.stdout import replace_stdout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-WITHOUT_VIA = ("hold", "clean")
-PLAIN_FLAGS = {
-    "--json": "json",
-    "--null": "null",
-    "-0": "null",
-    "--all": "all",
-}  # of list, where typer is missing
+    from solo.commands.cli import Subcommand
+
+    Parsed = tuple[dict[str, Any], list[str]]  # options by key, names
+
+OF_SCRIPTS = ("hold", "release")  # which print nothing, and are never parsed by typer
+TIMES = (DURATION, LIMIT, AGE, SINCE)
 
 
 def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
@@ -33,76 +34,85 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
     signal(SIGCHLD, SIG_DFL)  # else the kernel reaps our children, and their status is lost
     occupy_standard_descriptors()
-    if sys.stdout is not None or name not in KEPT:  # these print nothing
+    if sys.stdout is not None or name not in OF_SCRIPTS:
         replace_stdout()
     if name is None or HELP.key in before:
         from solo.commands.help import format_brief_help, format_help, paint
 
         print(paint(format_help() if "--help" in sys.argv else format_brief_help()))
         return 0
-    known = (DIR,) if name in WITHOUT_VIA else (DIR, VIA)
+    one = SUBCOMMANDS[name]
+    keys = {option.key for option in one.options}
+    known = [option for option in (DIR, VIA) if option.key in keys]
     if before.keys() - {option.key for option in known}:
         flags = " and ".join(f"--{option.flag}" for option in known)
         raise UsageError(
             f"only {flags} may precede {name} (to run a program of this name, type -- before it)"
         )
-    if name in KEPT:
-        return keep(before, name, words)
-    try:
-        from solo.commands import cli
-    except ModuleNotFoundError:
-        if name != "list":
-            raise
-        return list_plainly(before, words)
-
-    return cli.run(name, [f"--{key}={value}" for key, value in before.items()], words)
-
-
-def keep(before: "dict[str, Any]", name: str, words: "list[str]") -> int:
-    """Run hold or release."""
-    kept = KEPT[name]
-    options, names = parse_mixed(words, (*kept.options, KEPT_HELP))
-    check_words(words, names)
-    if KEPT_HELP.key in options:
-        from solo.commands.help import format_kept_help, paint
-
-        print(paint(format_kept_help(name)))
+    parsed = parse(one, words)
+    if parsed is None:
         return 0
+    options, names = parsed
     before.update(options)  # main asks it for --quiet and --busy-exit
-    check_excludes(before, (*kept.options, *PARTS))
-    read_variable(before, DIR, posix.environ)
-    timed = [option for option in kept.options if option.kind in (DURATION, LIMIT)]
-    flags = [f"--{one.flag}" for one in timed] + [f"-{one.short}" for one in timed if one.short]
-    check_units(words, flags, before.get(DIR.key))
-    if not names:
-        remedy = (
-            "in a script: solo hold --pid $$ NAME" if name == "hold" else "solo list shows them"
-        )
-        raise UsageError(f"{name}: no name given ({remedy})")
-    if any(part.key in before for part in PARTS):
-        from solo.text.hints import report_earlier_spellings
-
-        report_earlier_spellings(words)
-    check_names(names)
-    command = __import__(f"solo.commands.{name}", fromlist=["run"])  # importlib imports warnings
+    check(one, before, words, names)
+    module = "states" if before.pop("all", False) else name
+    command = __import__(f"solo.commands.{module}", fromlist=["run"])  # importlib imports warnings
     return int(command.run(before, names))
 
 
-def list_plainly(before: "dict[str, Any]", words: "list[str]") -> int:
-    """Run `solo list` without typer. Raises ModuleNotFoundError for words that need it."""
-    names = [word for word in words if word not in PLAIN_FLAGS]
-    if any(word[:1] == "-" for word in names):
-        raise ModuleNotFoundError(name="typer")
-    for option in (DIR, VIA):
-        read_variable(before, option, posix.environ)
-    options = {**before, **{PLAIN_FLAGS[word]: True for word in words if word in PLAIN_FLAGS}}
-    if options.pop("all", False):
-        from solo.commands import states
+def parse(one: "Subcommand", words: "list[str]") -> "Parsed | None":
+    """Return what the words after a subcommand mean, or None after help. Raises UsageError."""
+    asks = not {"-h", "--help"}.isdisjoint(words)
+    is_simple = all([word[:1] != "-" or is_flag(one, word) for word in words])
+    if one.name not in OF_SCRIPTS and (posix.isatty(1) if asks else not is_simple):
+        try:
+            from solo.commands import by_typer
 
-        return int(states.run(options, names))
-    from solo.commands import list
+            return by_typer.parse(one, words)
+        except ModuleNotFoundError:
+            pass  # and help is plain text, as in a pipe
+        except by_typer.Mistake:
+            pass  # refused below, in the words of solo
+    options, names = parse_mixed(words, (*one.options, HELP))
+    if HELP.key not in options:
+        return options, names
+    from solo.commands.help import format_subcommand_help, paint
 
-    return int(list.run(options, names))
+    print(paint(format_subcommand_help(one)))
+    return None
+
+
+def is_flag(one: "Subcommand", word: str) -> bool:
+    """Return whether a word is an option without a value."""
+    return any(
+        option.kind is FLAG and word in (f"--{option.flag}", f"-{option.short}")
+        for option in one.options
+    )
+
+
+def check(
+    one: "Subcommand", options: "dict[str, Any]", words: "list[str]", names: "list[str]"
+) -> None:
+    """Add options from the environment. Raises UsageError for what does not go together."""
+    check_words(words, names)
+    check_excludes(options, (*one.options, *PARTS))
+    for option in one.options:
+        if option.variable:
+            read_variable(options, option, posix.environ)
+    timed = [option for option in one.options if option.kind in TIMES]
+    flags = [f"--{one.flag}" for one in timed] + [f"-{one.short}" for one in timed if one.short]
+    check_units(words, flags, options.get(DIR.key))
+    if not names and not one.names.may_lack:
+        remedy = "solo list shows them"
+        if one.name == "hold":
+            remedy = "in a script: solo hold --pid $$ NAME"
+        raise UsageError(f"{one.name}: no name given ({remedy})")
+    if any(part.key in options for part in PARTS):
+        from solo.text.hints import report_earlier_spellings
+
+        report_earlier_spellings(words)
+    if not one.names.are_files:
+        check_names(names)
 
 
 def parse_mixed(

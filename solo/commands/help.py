@@ -5,7 +5,7 @@ import re
 import textwrap
 from shutil import get_terminal_size
 
-from solo.commands.table import KEPT, KEPT_HELP, SUMMARIES
+from solo.commands.cli import HELP, SUBCOMMANDS, Subcommand
 from solo.errors import EXIT_STATUSES
 from solo.options import (
     GROUPS,
@@ -35,7 +35,7 @@ EXAMPLES = """Examples:
       Wait up to 10 minutes for the name.
   solo -n build --slots 4 -w forever -- make
       Run at most 4 at once; the others wait."""
-SUBCOMMANDS = """See and steer: list, show, wait, stop, history, top, metrics, clean, doctor
+BRIEFLY = """See and steer: list, show, wait, stop, history, top, metrics, clean, doctor
 For scripts: hold, release. What a run would do: --explain"""
 MORE = "The exit status is COMMAND's; 75: busy. solo --help for all"
 FLAGS = re.compile("^  (?:-.,|   ) --[a-z-]+", re.MULTILINE)
@@ -48,7 +48,7 @@ def format_help() -> str:
     }
     groups = [f"{group}:\n{format_options(options)}" for group, options in by_group.items()]
     subcommands = "\n".join(
-        format_line(f"  {name}", summary, 12) for name, summary in SUMMARIES.items()
+        format_line(f"  {name}", one.summary, 12) for name, one in SUBCOMMANDS.items()
     )
     statuses = "\n".join(
         format_line(f"  {status}", meaning, 18) for status, meaning in EXIT_STATUSES
@@ -68,17 +68,21 @@ def format_brief_help() -> str:
     """Return the text of `solo -h`: what most people need, on one screen."""
     options = format_options((NAME, QUIET, WAIT, TIMEOUT, TREE, SLOTS, LOUD_AFTER))
     return "\n".join(
-        [USAGE, SUMMARY.split("\n")[0], "", options, "", SUBCOMMANDS, "", EXAMPLES, "", MORE]
+        [USAGE, SUMMARY.split("\n")[0], "", options, "", BRIEFLY, "", EXAMPLES, "", MORE]
     )
 
 
-def format_kept_help(name: str) -> str:
-    """Return the text of `solo hold --help`, or of release."""
-    kept = KEPT[name]
-    arguments = f"Arguments:\n{format_line('  NAME', kept.names, COLUMN)}"
-    options = "Options:\n" + format_options([*kept.options, KEPT_HELP])
+def format_subcommand_help(one: Subcommand) -> str:
+    """Return the text of `solo stop --help`."""
+    words = one.names.metavar
+    name = words.strip("[].")
     return "\n\n".join(
-        [f"Usage: solo {name} [OPTION]... NAME...", format_line("", kept.text), arguments, options]
+        [
+            f"Usage: solo {one.name} [OPTION]... {words}",
+            format_line("", one.text),
+            f"Arguments:\n{format_line(f'  {name}', one.names.help, COLUMN)}",
+            f"Options:\n{format_options([*one.options, HELP])}",
+        ]
     )
 
 

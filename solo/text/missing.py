@@ -11,21 +11,11 @@ LIBRARIES = {
     "rich": "rich>=13.3.1",
     "psutil": "psutil>=5.9.4",
 }  # as in pyproject.toml
-OF_TYPER = (  # what it needs
-    "click",
-    "typing_extensions",
-    "annotated_doc",
-    "pydantic",
-    "pydantic_core",
-    "annotated_types",
-    "typing_inspection",
-)
 
 
 def describe_missing(name: "str | None") -> str:
     """Return the message for a module `name` that was not found, with a remedy."""
-    module = str(name).partition(".")[0]
-    library = "typer" if module in OF_TYPER else module
+    library = str(name).partition(".")[0]
     if library not in LIBRARIES:
         remedy = (
             " (apt install python3: python3-minimal is not enough)"

@@ -194,21 +194,21 @@ def test_list_loaded_sees_an_additional_module(lab):
     assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
-@pytest.mark.parametrize("line", ["-h", "--help", "hold --help", "-n job -- true"])
-def test_help_of_a_run_and_of_a_hold_loads_no_library(lab, line):
-    assert {"typer", "rich", "psutil"}.isdisjoint(list_loaded(lab, *line.split()))
+LIBRARIES = {"typer", "rich", "psutil"}
 
 
-def test_a_subcommand_loads_typer_but_rich_and_psutil_only_to_use_them(lab):
+@pytest.mark.parametrize("line", ["-h", "--help", "hold --help", "list -h", "-n job -- true"])
+def test_help_in_a_pipe_and_a_run_load_no_library(lab, line):
+    assert LIBRARIES.isdisjoint(list_loaded(lab, *line.split()))
+
+
+@pytest.mark.parametrize("line, loaded", [("list job", set()), ("list --via file job", {"typer"})])
+def test_a_subcommand_loads_typer_for_values_of_options_alone(lab, line, loaded):
     lab.hold("job")  # all names would include those that this user holds by socket elsewhere
-    loaded = list_loaded(lab, "list", "job", before=f"sys.path += {sys.path!r}")
+    found = {*list_loaded(lab, *line.split(), before=f"sys.path += {sys.path!r}")}
 
-    assert "typer" in loaded and {
-        "rich",
-        "psutil",
-        "solo.contention.sockets",
-        "solo.commands.show",
-    }.isdisjoint(loaded)
+    assert found & LIBRARIES == loaded
+    assert {"solo.contention.sockets", "solo.commands.show"}.isdisjoint(found)
 
 
 def test_holder_and_waiters_never_wake(lab):

@@ -12,8 +12,7 @@ import pytest
 from conftest import PATIENCE, ROOT, finish, is_blocked, make_bundled, read_line, until
 from observed import until_blocked
 
-from solo.commands.cli import get_commands
-from solo.commands.table import KEPT
+from solo.commands.cli import SUBCOMMANDS
 from solo.options import SUBCOMMAND_NAMES
 
 
@@ -31,10 +30,6 @@ def use(lab, script):
     lab.plain, lab.script = lab.script, str(script)
     lab.program = script.parent / "program"
     return lab
-
-
-def describe_subcommand(name):
-    return KEPT[name].text if name in KEPT else get_commands()[name].help
 
 
 def trace(bundled, *words):
@@ -178,7 +173,7 @@ def test_help_of_a_subcommand_is_that_of_the_source(bundled, name):
 
     bundled.script = bundled.plain
     assert shown == bundled.run(name, "--help").stdout.decode()
-    assert " ".join(describe_subcommand(name).split()[:4]) in shown
+    assert " ".join(SUBCOMMANDS[name].text.split()[:4]) in shown
 
 
 @pytest.mark.parametrize(

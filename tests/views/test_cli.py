@@ -12,8 +12,7 @@ import pytest
 from conftest import PATIENCE, ROOT, finish, read_line, until
 
 from solo import argv
-from solo.commands.cli import get_commands
-from solo.commands.table import KEPT, SUMMARIES
+from solo.commands.cli import SUBCOMMANDS
 from solo.options import GROUPS, LAUNCHER_OPTIONS
 
 
@@ -130,25 +129,32 @@ def test_list_escapes_control_characters_and_survives_a_closed_pipe(lab):
     finish(process)
 
 
-def test_without_libraries_list_is_plain_text_and_the_others_say_how_to_get_them(common):
+def test_every_subcommand_works_without_libraries(common):
+    """`common` has a Python of its own. The lines of README's first block, and the others."""
     holder = common.hold("job")
 
-    plain, json_rows, stop, top = (
-        common.run(*words.split()) for words in ("list", "list --json", "stop job", "top")
-    )
+    rows = json.loads(common.run("list", "--json").stdout)
+    for line in (
+        "list",
+        "list --via file",
+        "show job",
+        "history -h",
+        "history --limit 1",
+        "metrics",
+        "top",
+        "doctor --json",
+    ):
+        ran = common.run(*line.split())
+        assert (ran.returncode, ran.stdout > b"") == (0, True), (line, ran.stderr)
+    stopped = common.run("stop", "job", "--kill-after", "1s")
 
-    assert plain.stdout.decode().splitlines()[1].split()[:4] == [
-        "job",
-        "held",
-        "exclusive",
-        str(holder.pid),
-    ]
-    assert [row["launcher"] for row in json.loads(json_rows.stdout)] == [holder.pid]
-    for refused in (stop, top):
-        assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (125, b"", 1)
-        assert refused.stderr.startswith(
-            b"solo: this subcommand needs typer (install: apt install python3-typer "
-        )
+    assert [row["launcher"] for row in rows] == [holder.pid]
+    assert stopped.returncode == 0 and stopped.stdout.startswith(b"job: ended pid ")
+    assert common.run("wait", "-t", "9", "job").returncode == 0
+    assert (
+        common.run("stop", "--kil", "3", "x").stderr
+        == b"solo: --kil: no such option (did you mean --kill-after?)\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,21 +168,18 @@ def test_help_of_a_run_and_of_a_hold_needs_no_library(common, words):
     )
 
 
-@pytest.mark.parametrize("name", get_commands())
-def test_help_of_a_subcommand_has_every_parameter_in_80_columns(lab, name):
-    command = get_commands()[name]
-    result = lab.run(name, "-h")
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_help_of_a_subcommand_on_a_terminal_has_every_option_in_80_columns(terminal, lab, name):
+    one = SUBCOMMANDS[name]
+    text = terminal(lab.script, name, "-h", TERM="dumb").read_to_end().decode()
 
-    text = result.stdout.decode()
-    assert (result.returncode, result.stderr) == (0, b"") and "\x1b" not in text
-    words = [one.metavar for one in command.params if one.param_type_name == "argument"]
-    assert " ".join(["Usage: solo", name, "[OPTION]...", *words]) in text and "<bool>" not in text
+    assert "\x1b" not in text and "<bool>" not in text
+    assert f"Usage: solo {name} [OPTION]... {one.names.metavar}" in text
     assert max(map(len, text.splitlines())) <= 80
     shown = " ".join(text.replace("│", " ").split())
-    assert command.help in shown
-    for parameter in command.params:
-        flags = parameter.opts[: parameter.param_type_name == "option"]
-        assert {*flags, *(parameter.help or "").split()} <= {*shown.split()}
+    assert one.text in shown
+    for option in one.options:
+        assert {f"--{option.flag}", *option.help.split()} <= {*shown.split()}
 
 
 def test_brief_help_fits_a_screen_and_names_what_serves_most(lab):
@@ -193,17 +196,17 @@ def test_brief_help_fits_a_screen_and_names_what_serves_most(lab):
         "--slots",
         "--loud-after",
     ]
-    assert {*SUMMARIES} <= set(re.findall(r"\w+", "\n".join(lines))) and lines[-1].endswith(
+    assert {*SUBCOMMANDS} <= set(re.findall(r"\w+", "\n".join(lines))) and lines[-1].endswith(
         "solo --help for all"
     )
     assert lab.run("-h", "--help").stdout == lab.run("--help").stdout != lab.run("-h").stdout
 
 
-@pytest.mark.parametrize("words", [[], *([name] for name in KEPT)], ids=" ".join)
+@pytest.mark.parametrize("words", [[], *([name] for name in SUBCOMMANDS)], ids=" ".join)
 def test_help_has_a_line_of_79_columns_for_each_option(lab, words):
     """Or two lines, if the option and its value leave no room."""
     lines = lab.run(*words, "--help").stdout.decode().splitlines()
-    options = KEPT[words[0]].options if words else LAUNCHER_OPTIONS
+    options = SUBCOMMANDS[words[0]].options if words else LAUNCHER_OPTIONS
 
     assert max(map(len, lines)) <= 79 and ("", "") not in zip(lines, lines[1:])
     for option in options:
@@ -212,7 +215,9 @@ def test_help_has_a_line_of_79_columns_for_each_option(lab, words):
         [at] = [at for at, row in enumerate(lines) if head.fullmatch(row)]
         row = lines[at] if "  " in lines[at].strip() else lines[at] + lines[at + 1]
         assert row.endswith(f"  {option.help}") and option.text[-1] == "."
-    assert words or {f"  {name:<10}{summary}" for name, summary in SUMMARIES.items()} <= set(lines)
+    assert words or {f"  {name:<10}{one.summary}" for name, one in SUBCOMMANDS.items()} <= set(
+        lines
+    )
 
 
 def test_help_has_usage_groups_and_valid_examples(lab):
@@ -302,6 +307,8 @@ MISTAKES = [
     ),
     ("stop -k 5 m", "-k 5 m: a duration is one word, like 30s, 5m, 2h (for a name m: -k 5s m)"),
     ("--flock -- date", "--flock needs a value"),
+    ("wait job -t", "-t needs a value"),
+    ("list --json=1", "--json takes no value"),
     ("--lockf file true", "--lockf: no such option (did you mean --fcntl?)"),
     ("-n '' true", "-n needs a value, not an empty word (is a variable unset?)"),
     ("list --null --json", "--null and --json exclude each other"),
