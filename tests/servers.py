@@ -7,6 +7,7 @@ import glob
 import http.client
 import itertools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from conftest import need_tools, until
+from conftest import ROOT, need_tools, until
 from proxy import HOLE, Proxy
 
 from solo.engines.s3 import sign
@@ -89,6 +90,7 @@ class Server:
 
     scheme = ""
     tools = ()
+    removers = ()  # the programs of a removal by hand, but `tools`
     has_history = has_bytes = outlives_restart = True
 
     def __init__(self, path: Path):
@@ -145,10 +147,22 @@ class Server:
         """Remove the lock of `name`, as an administrator would."""
         raise NotImplementedError
 
+    def type_removal(self, name: str):
+        """Type the line of solo-engines(7) that removes the lock of `name` by hand."""
+        need_tools(*self.removers)
+        page = (ROOT / "man/solo-engines.7").read_text().partition("By hand, without any check")[2]
+        [line] = re.findall(rf"(?mi)^\.It {self.scheme}\n\.Ql (.+?)(?: ;)?$", page)
+        parts = {"BUCKET": "solo-bucket", "PREFIX": "solo", "PATH": "/solo"}
+        parts["NAME"] = name.replace("/", "%2F") if self.scheme == "zookeeper" else name
+        typed = re.sub("|".join(parts), lambda part: parts[part[0]], line) + "\n"
+        words = [word.format(server=self) for word in self.console]
+        subprocess.run(words, input=typed.encode(), check=True, capture_output=True, timeout=60)
+
 
 class Etcd(Server):
     scheme = "etcd"
     tools = ("etcd", "etcdctl")
+    console = "env ETCDCTL_API=3 ETCDCTL_ENDPOINTS=127.0.0.1:{server.port} sh".split()
     settings = ()
 
     def prepare(self):
@@ -226,6 +240,7 @@ class EtcdCluster(Cluster):
 class Redis(Server):
     scheme = "redis"
     tools = ("redis-server", "redis-cli")
+    console = "redis-cli -p {server.port}".split()
     outlives_restart = False
     settings = ("--save", "")
     environment = {}
@@ -255,6 +270,7 @@ class PostgreSQL(Server):
 
     scheme = "postgresql"
     tools = ("postgres", "psql")
+    console = "psql -h 127.0.0.1 -p {server.port} -U postgres -X".split()
     settings = "?table=solo_lock"
     has_bytes = False
 
@@ -313,6 +329,7 @@ class ZooKeeper(Server):
     scheme = "zookeeper"
     tools = ("java", "/usr/share/zookeeper/bin/zkServer.sh")
     # and the jars in the first one's manifest
+    console = ("/usr/share/zookeeper/bin/zkCli.sh", "-server", "127.0.0.1:{server.port}")
     jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
     settings = ""
 
@@ -425,9 +442,18 @@ class S3(Server):
         "ceph-authtool",
         "monmaptool",
     )
+    removers = ("aws",)
     has_history = False
     bucket = "solo-bucket"
     keys = ("AKIDEXAMPLE", "secret/of+tests")
+    console = [
+        "env",
+        "AWS_ENDPOINT_URL=http://127.0.0.1:{server.port}",
+        "AWS_ACCESS_KEY_ID={server.keys[0]}",
+        "AWS_SECRET_ACCESS_KEY={server.keys[1]}",
+        "AWS_DEFAULT_REGION=us-east-1",
+        "sh",
+    ]
 
     @property
     def frontend(self):

@@ -410,6 +410,23 @@ def test_simultaneous_contenders_fill_all_slots(fleet):
     assert [finish(one)[0] for one in crowd] == [0] * 5
 
 
+def test_crowd_goes_on_in_order_after_its_tenth_was_killed(fleet):
+    holder = fleet.hold("a", fleet.job, "--ttl", "4s")
+    words = (fleet.job, "--ttl", "4s")
+    crowd = [
+        fleet.start_waiter(f"h{number}", *words, tag=f"{number}:$(date +%s.%N)")
+        for number in range(20)
+    ]
+    kill(crowd.pop(9))
+    finish(holder)
+
+    assert [one.wait(4 * PATIENCE) for one in crowd] == [0] * 19
+    numbers, moments = zip(*(line.split(":") for line in fleet.lab.read_log()))
+    spans = [float(after) - float(before) for before, after in zip(moments, moments[1:])]
+    print(f"{fleet.server.scheme}: ninth to eleventh {spans.pop(8):.2f} s, others {max(spans):.2f}")
+    assert list(map(int, numbers)) == [number for number in range(20) if number != 9]
+
+
 def test_parent_excludes_nested_names(fleet):
     holder = fleet.hold("a", "deploy/prod")
 
@@ -780,6 +797,16 @@ def test_silent_holder_is_shown_and_its_lock_can_be_removed(fleet):
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
     gone = fleet.run("b", "release", "--via", fleet.url, fleet.job)
     assert gone.returncode == 125 and b"not held (names at " in gone.stderr
+
+
+def test_lock_is_removed_by_hand_as_the_manual_page_says(fleet):
+    for name in (fleet.job, f"{fleet.job}/part"):
+        kill(fleet.hold("a", name, "--ttl", "1h"))
+        assert fleet.run("b", "-n", name, "true").returncode == 75
+
+        fleet.server.type_removal(name)
+
+        assert fleet.run("b", "-n", name, "true").returncode == 0
 
 
 def test_metrics_say_whether_the_engine_answers_and_keep_those_of_the_host(fleet):
