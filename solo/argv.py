@@ -127,7 +127,7 @@ def has_meaning(flag: str, options: "Typed") -> bool:
     return is_engine(options) if flag == VIA.flag else LONG["--" + flag].key in options
 
 
-def is_engine(options: "Mapping[str, Any]") -> bool:
+def is_engine(options: "Mapping[str, object]") -> bool:
     """Return whether an engine keeps the lock, beyond this machine."""
     return options.get(VIA.key, FILE) not in LOCAL_BACKENDS
 

@@ -17,7 +17,7 @@ SETGID, STICKY, GROUP_WRITE, OTHER_WRITE = 0o2000, 0o1000, 0o020, 0o002
 GROUP, OTHERS = 0o070, 0o007
 NAME_MAX = 255  # bytes
 DEEPEST = 64  # parts of a nested name
-LONGEST = 2048  # bytes of a nested name, so that a path with it stays below PATH_MAX
+LONGEST_NAME = 2048  # bytes of a nested name, so that a path with it stays below PATH_MAX
 
 
 class Directory:
@@ -387,8 +387,8 @@ def split_name(name: str) -> "list[str]":
     parts = name.split("/")
     if len(parts) > DEEPEST:
         raise UsageError(f"a name may not have more than {DEEPEST} parts")
-    if len(encode(name)) > LONGEST:
-        raise UsageError(f"a name may not be longer than {LONGEST} bytes")
+    if len(encode(name)) > LONGEST_NAME:
+        raise UsageError(f"a name may not be longer than {LONGEST_NAME} bytes")
     for part in parts:
         if not part or part[0] == ".":
             raise UsageError(f"{name}: a part of a name may not be empty or start with a dot")

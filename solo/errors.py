@@ -4,9 +4,10 @@ exits.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
 
     import solo
+    from solo.tickets import Ticket
 
 # Not errors: the command did run.
 LEASE_LOST, TIMED_OUT = 123, 124
@@ -43,7 +44,7 @@ class Busy(SoloError):
     status = 75
     skips: "int | None" = None
     since: "float | None" = None
-    tickets: "tuple[Any, ...] | list[Any]" = ()
+    tickets: "Sequence[Ticket]" = ()
     note: str = ""
     own_skips = 0
     holders: "tuple[solo.Holder, ...]" = ()

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 GATE = ".gate"
 DIGITS = 20  # so that the order of numbers is the order of file names
 LINE_SIZE = DIGITS + 1
-LARGEST = (
+LARGEST_NUMBER = (
     10**18
 )  # no counter from a clock gets there before the year 33658: a larger number is damage
 BOOT_AT = LINE_SIZE * (1 + len(MODES))
@@ -158,7 +158,7 @@ class FileGate(Gate):
     def read_counter(self) -> "int | None":
         """Return the number of the last ticket, None if there was none or the line is damaged."""
         counter = read_line(self.text[:LINE_SIZE])
-        return counter if counter is not None and counter + 1 < LARGEST else None
+        return counter if counter is not None and counter + 1 < LARGEST_NUMBER else None
 
     def read_skips(self) -> "list[int]":
         """Return the skips of each of MODES, 0 for a damaged line."""

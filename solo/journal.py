@@ -194,7 +194,7 @@ def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
                 journal = CLOSED
                 journal = open_journal(place)
                 size = posix.fstat(journal).st_size
-        if size >= files.LARGEST:
+        if size >= files.JOURNAL_LIMIT:
             raise OSError(EFBIG, "it is full and cannot be renamed")
         if size and posix.pread(journal, 1, size - 1) != b"\n":
             line = b"\n" + line  # a full disk or a power loss tore the line before

@@ -17,7 +17,7 @@ DURABLE_PLACE = "/var/lib/solo"
 FOLDER = ".journals"  # no name starts with a dot
 JOURNAL = ".journal"
 SIZE_LIMIT = 1 << 20  # bytes; a journal of this size is rotated
-LARGEST = 2 * SIZE_LIMIT  # bytes; a journal that cannot be rotated stops growing here
+JOURNAL_LIMIT = 2 * SIZE_LIMIT  # bytes; a journal that cannot be rotated stops growing here
 STARTED, ENDED, SKIPPED, REFUSED = b"started", b"ended", b"skipped", b"refused"  # the events
 UNNOTIFIED = b"unnotified"  # not of a run: --notify failed
 

@@ -170,7 +170,7 @@ def wait(block: "Callable[[], object]", deadline: float) -> bool:
             )
 
 
-def block_wake_signal() -> "set[Any] | None":
+def block_wake_signal() -> "set[int] | None":
     """Block the wake signal. Return the mask for `restore_mask`; None in a user's program, whose
     signals are not ours.
     """

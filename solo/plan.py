@@ -33,12 +33,12 @@ class Plan:
     """
 
     if TYPE_CHECKING:
-        dir: str | None
+        dir: "str | None"
         via: str
         kill_after: float
-        names: list[str]
+        names: "list[str]"
 
-        def __getattr__(self, key: str) -> Any: ...  # an option: its kind has checked the value
+        def __getattr__(self, key: str) -> "Any": ...  # an option: its kind has checked the value
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterable
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from solo.argv import read_variables
 from solo.command import make_name
@@ -85,7 +85,7 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
     return Claim(SLOTS, slots, take)
 
 
-def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, Any]:
+def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, str]:
     """Return the options as the command line would have read them. Raises UsageError."""
     options = {} if via is None else {VIA.key: via}
     if directory is not None:

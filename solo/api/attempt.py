@@ -19,7 +19,7 @@ from solo.obstacles import find_living, read_claim
 from solo.plan import Plan
 from solo.queue import wait_silently
 from solo.record import Record
-from solo.tickets import HOLD, READABLE, SEAT, FileQueue, FileTicket, Queue
+from solo.tickets import HOLD, READABLE, SEAT, FileQueue, FileTicket, Queue, Ticket
 
 if TYPE_CHECKING:
     from solo.api.lock import Lock  # a Lock makes its Attempts
@@ -49,7 +49,7 @@ class LockAttempt:
         self.hold: Optional[Hold] = None
         self.error: Optional[BaseException] = None
         self.is_abandoned = False
-        self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
+        self.tickets: list[Ticket] = []  # all tickets of the attempt, waiting ones too
         self.holds: list[Any] = []  # the acquired ones and locked files
         self.queues: list[Queue] = []
 
@@ -292,7 +292,7 @@ class OwnQueue(Own, FileQueue):
         return super().write_ticket(file, fd, record)
 
 
-def identify_queue(queue: Any) -> object:
+def identify_queue(queue: object) -> object:
     """Return the directory of a queue, or for sockets its name, to compare. None for a locked
     file.
     """

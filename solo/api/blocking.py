@@ -47,7 +47,7 @@ from solo.process import interrupt
 from solo.process.interrupt import Call
 from solo.process.wakeup import Wakeup
 
-LOOK_AGAIN = 0.05  # seconds
+CANCEL_POLL = 0.05  # seconds
 AGAIN_AFTER = (
     0.001  # seconds; a thread that was interrupted before it began to block needs another signal
 )
@@ -288,7 +288,7 @@ def look(waiter: Waiter, fd: int, mode: int, deadline: float, lock: Call) -> Opt
     while not kernel.try_lock(fd, mode, lock):
         if monotonic() >= deadline:
             return None
-        waiter.wait_answer(min(deadline, monotonic() + LOOK_AGAIN))
+        waiter.wait_answer(min(deadline, monotonic() + CANCEL_POLL))
     return fd
 
 

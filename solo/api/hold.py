@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Optional
 
 from solo.api import blocking
 from solo.errors import SoloError
+from solo.tickets import Ticket
 
 
 class Hold:
@@ -22,7 +23,7 @@ class Hold:
     Holds.
     """
 
-    def __init__(self, names: list[str], named: dict[str, Any], tickets: list[Any]) -> None:
+    def __init__(self, names: list[str], named: dict[str, Any], tickets: list[Ticket]) -> None:
         self.name = names[0]
         self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
         self.tokens: dict[str, int] = {name: named[name].number for name in names}
@@ -94,7 +95,7 @@ class Hold:
         """
         return fd in self._files and self._files[fd] == identify_file(fd)
 
-    def _forget_closed(self, tickets: list[Any]) -> bool:
+    def _forget_closed(self, tickets: list[Ticket]) -> bool:
         """Forget descriptors that the program has closed: they may be other files now. Return True
         if a lock ended.
         """
@@ -148,7 +149,7 @@ class Hold:
         return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
 
 
-def release_all(tickets: list[Any]) -> None:
+def release_all(tickets: list[Ticket]) -> None:
     """Release the tickets, the last one first, and leave their queues."""
     for ticket in reversed(tickets):
         ticket.release()

@@ -349,7 +349,7 @@ class Lock:
                 "an asynchronous generator cannot be decorated: use async with inside of it"
             )
 
-        async def guard_coroutine(*args: Any, **kwargs: Any) -> Any:
+        async def guard_coroutine(*args: object, **kwargs: object) -> object:
             with await self.acquire_async():
                 return await function(*args, **kwargs)
 
@@ -357,19 +357,21 @@ class Lock:
             with self.acquire():  # released here, also if another thread closes the generator
                 return (yield from function(*args, **kwargs))
 
-        def guard(*args: Any, **kwargs: Any) -> Any:
+        def guard(*args: object, **kwargs: object) -> object:
             with self:
                 return refuse_unfinished(function(*args, **kwargs))
 
-        guarded: Any = guard_generator if inspect.isgeneratorfunction(function) else guard
+        guarded: Callable[..., object] = (
+            guard_generator if inspect.isgeneratorfunction(function) else guard
+        )
         guarded = guard_coroutine if inspect.iscoroutinefunction(function) else guarded
         return cast(Function, functools.wraps(function)(guarded))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         own = ("_holds", "_entered", "_asking", "_is_forked")
         return {key: value for key, value in vars(self).items() if key not in own}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._start()
 
@@ -377,7 +379,7 @@ class Lock:
         return f"<solo.Lock on {', '.join(self.names)}{', held' if self.locked else ''}>"
 
 
-def refuse_unfinished(result: Any) -> Any:
+def refuse_unfinished(result: object) -> object:
     """Return the result of a decorated function. Raises UsageError if its work has yet to be done,
     without the lock.
     """

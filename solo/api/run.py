@@ -11,14 +11,17 @@ from typing import Any, NamedTuple, Optional, Union
 
 from solo import errors, kinds
 from solo.api.arguments import AnyPath, check_name, check_wait
-from solo.api.blocking import LONGEST_POLL, LOOK_AGAIN, Deferred, keep
+from solo.api.blocking import CANCEL_POLL, LONGEST_POLL, Deferred, keep
 from solo.api.holder import holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 from solo.argv import read_variables
 from solo.directories import find_base
 from solo.kernel import FOREVER
-from solo.options import FILE, LAUNCHER_OPTIONS
+from solo.options import FILE, LAUNCHER_OPTIONS, Option
 from solo.plan import KILL_AFTER
+
+Keywords = dict[str, Any]  # of solo.run, or of subprocess.Popen
+Launched = subprocess.Popen[Any]  # of text or bytes
 
 DEATH_PERIOD = 1000  # milliseconds between two looks at a launcher that has reported nothing yet
 
@@ -63,7 +66,7 @@ def run(
     chdir: Optional[AnyPath] = None,
     directory: Optional[AnyPath] = None,
     check: bool = False,
-    input: Any = None,
+    input: object = None,
     capture_output: bool = False,
     **popen: Any,
 ) -> "subprocess.CompletedProcess[Any]":
@@ -119,7 +122,7 @@ def run(
     return done
 
 
-def add_pipes(popen: dict[str, Any], capture_output: bool, input: Any) -> None:
+def add_pipes(popen: Keywords, capture_output: bool, input: object) -> None:
     """Add the pipes that these arguments ask for. Raises UsageError, where subprocess.run raises
     ValueError.
     """
@@ -133,11 +136,11 @@ def add_pipes(popen: dict[str, Any], capture_output: bool, input: Any) -> None:
         popen["stdin"] = subprocess.PIPE
 
 
-def make_words(option: Any, keywords: dict[str, Any]) -> list[AnyPath]:
+def make_words(option: Option, keywords: Keywords) -> list[AnyPath]:
     """Return the words of the command line for one option and its part. Raises UsageError."""
-    value, part = keywords[option.keyword], option.part
-    second = None if part is None else keywords[part.keyword]
-    if second is not None and second is not False:
+    value, part = keywords[option.keyword or ""], option.part
+    second = part and keywords[part.keyword or ""]
+    if part and second is not None and second is not False:
         if value is None:
             raise errors.UsageError(f"{part.keyword} needs {option.keyword}")
         second = part.metavar if second is True else format_value(part, second)
@@ -157,7 +160,7 @@ def make_words(option: Any, keywords: dict[str, Any]) -> list[AnyPath]:
     ]
 
 
-def format_value(option: Any, value: Any) -> AnyPath:
+def format_value(option: Option, value: Any) -> AnyPath:
     if option.kind is kinds.NAME:
         return check_name(value)
     if option.kind is kinds.DURATION or option.kind is kinds.LIMIT and isinstance(value, float):
@@ -176,13 +179,13 @@ class Output(NamedTuple):
     timeout.
     """
 
-    stdout: Any
-    stderr: Any
+    stdout: Union[str, bytes, None]
+    stderr: Union[str, bytes, None]
     is_cut: bool = False
 
 
 def launch(
-    words: list[AnyPath], input: Any, popen: dict[str, Any], timeout: Optional[float]
+    words: list[AnyPath], input: object, popen: Keywords, timeout: Optional[float]
 ) -> tuple[int, bytes, Output]:
     """Run a launcher. Return its status, its report and its output."""
     process = pipe = None
@@ -201,7 +204,7 @@ def launch(
             pipe.close()
 
 
-def start(words: list[AnyPath], popen: dict[str, Any]) -> "tuple[subprocess.Popen[Any], FileIO]":
+def start(words: list[AnyPath], popen: Keywords) -> tuple[Launched, FileIO]:
     """Start a launcher. Return it and our end of the pipe of its report."""
     own_end, launchers_end = map(keep, os.pipe())  # not 0 to 2, which the program may have closed
     pipe = FileIO(own_end)
@@ -222,9 +225,7 @@ def start(words: list[AnyPath], popen: dict[str, Any]) -> "tuple[subprocess.Pope
         os.close(launchers_end)
 
 
-def communicate(
-    process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, timeout: Optional[float]
-) -> Output:
+def communicate(process: Launched, pipe: FileIO, input: object, timeout: Optional[float]) -> Output:
     """Exchange input and output with a launcher until both it and the output have ended.
 
     Once the timeout has passed, do not wait longer than for the launcher: another process may keep
@@ -241,7 +242,7 @@ def communicate(
     while True:
         try:
             left = min(deadline - monotonic(), LONGEST_POLL / 1000)
-            return Output(*process.communicate(input, max(LOOK_AGAIN, left)))
+            return Output(*process.communicate(input, max(CANCEL_POLL, left)))
         except subprocess.TimeoutExpired as error:
             if is_over:
                 with process:  # closes its pipes
@@ -254,7 +255,7 @@ def communicate(
         is_over = monotonic() >= deadline and process.poll() is not None  # then read once more
 
 
-def wait_started(process: "subprocess.Popen[Any]", pipe: FileIO) -> None:
+def wait_started(process: Launched, pipe: FileIO) -> None:
     """Wait until the launcher has started the command, which the timeout counts from, or has
     refused it.
 
@@ -268,14 +269,14 @@ def wait_started(process: "subprocess.Popen[Any]", pipe: FileIO) -> None:
         pass
 
 
-def make_text(output: Optional[bytes], stream: Any) -> Any:
+def make_text(output: Optional[bytes], stream: object) -> Union[str, bytes, None]:
     """Return the first part of the output of a stream, as text if it is a stream of text."""
     if output is None or not isinstance(stream, TextIOWrapper):
         return output
     return TextIOWrapper(BytesIO(output), stream.encoding, "replace").read()
 
 
-def end(process: "subprocess.Popen[Any]") -> None:
+def end(process: Launched) -> None:
     """End a launcher. It forwards SIGTERM; SIGKILL would leave an orphan."""
     with process:  # closes its pipes
         process.terminate()
@@ -285,7 +286,9 @@ def end(process: "subprocess.Popen[Any]") -> None:
             process.kill()
 
 
-def find_place(via: Any, directory: Any, popen: dict[str, Any]) -> dict[str, Any]:
+def find_place(
+    via: Optional[str], directory: Optional[AnyPath], popen: Keywords
+) -> dict[str, Optional[str]]:
     """Return the backend and the directory of names that the launcher used, as seen from this
     process. Raises SoloError.
     """
@@ -319,7 +322,12 @@ def name_keywords(text: str) -> str:
 
 
 def make_error(
-    kind: str, where: str, text: str, via: Any, directory: Any, popen: dict[str, Any]
+    kind: str,
+    where: str,
+    text: str,
+    via: Optional[str],
+    directory: Optional[AnyPath],
+    popen: Keywords,
 ) -> errors.SoloError:
     """Return the error that the launcher reported, a Busy with its holders at that backend."""
     if kind == errors.UsageError.__name__:

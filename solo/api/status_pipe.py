@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
 # bytes of the last text: with the longest name a message stays below PIPE_BUF, so one write sends
 # it
-LIMIT = 2000
+REPORT_LIMIT = 2000
 
 
 class Report(Observer):
@@ -44,7 +44,7 @@ class Report(Observer):
             part.encode("utf-8", "surrogateescape").replace(b"\0", b"")
             for part in (kind, name, text)
         ]
-        parts[2] = parts[2][:LIMIT]
+        parts[2] = parts[2][:REPORT_LIMIT]
         try:
             posix.write(self.pipe, b"".join([part + b"\0" for part in parts]))
         except OSError:

@@ -15,7 +15,7 @@ from time import time
 from typing import Any
 
 from solo.commands.lookup import PLACES, open_existing, open_names, report_unknown, visit_queue
-from solo.contention.period import FILE as ONCE
+from solo.contention.period import ONCE_FILE as ONCE
 from solo.directories import STICKY, Directory, open_below, tighten
 from solo.errors import SoloError
 from solo.gate import GATE

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from solo.record import Record
 
-LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended
+EVICT_POLL = 0.1  # seconds until some of too many tickets have ended
 GRACE = (
     2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
 )
@@ -55,7 +55,7 @@ class Eviction:
             if not any(ticket in left for ticket in acted):
                 acted += [ticket for ticket in tickets if ticket.is_hold]
             due = [self.advance(ticket, now) for ticket in acted if ticket not in left]
-            return min(due + [now + LOOK_AGAIN] * bool(left), default=FOREVER)
+            return min(due + [now + EVICT_POLL] * bool(left), default=FOREVER)
         finally:
             for ticket in tickets:
                 ticket.close()

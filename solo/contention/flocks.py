@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from solo.contention.protocols import Watch
+    from solo.contention.protocols import Hold, Watch
     from solo.plan import Plan
 
 FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -106,7 +106,7 @@ def lock_files(
     mode: str,
     umask: int,
     watch: "Watch",
-    holds: "list[Any]",
+    holds: "list[Hold]",
     is_program: bool = False,
 ) -> None:
     """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock

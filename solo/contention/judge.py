@@ -2,8 +2,6 @@
 and removes nothing.
 """
 
-from __future__ import annotations
-
 import posix
 from time import time
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from solo.contention.protocols import Block, Describe
 from solo.directories import PRIVATE, Directory, check_file, explain
 from solo.errors import SoloError
-from solo.gate import DIGITS, GATE, LARGEST, FileGate
+from solo.gate import DIGITS, GATE, LARGEST_NUMBER, FileGate
 from solo.identity import Origin
 from solo.kernel import CLOSED, SAFELY
 from solo.modes import MODES
@@ -29,7 +27,7 @@ class Waits(SoloError):
 
     status = 0
 
-    def __init__(self, place: int | None, text: str, forecast: str) -> None:
+    def __init__(self, place: "int | None", text: str, forecast: str) -> None:
         super().__init__(text)
         self.place = place
         self.forecast = forecast
@@ -45,7 +43,7 @@ def refuse_wait(
 class Look(FileGate):
     """A gate that is read, but neither locked nor changed."""
 
-    def __enter__(self) -> Look:
+    def __enter__(self) -> "Look":
         """Read the gate, if it is there. Raises SoloError if the run could not lock it."""
         try:
             if self.place.fd != CLOSED:
@@ -62,7 +60,7 @@ class Look(FileGate):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def count_skip(self, mode: str) -> int | None:
+    def count_skip(self, mode: str) -> "int | None":
         return self.read_skips()[MODES.index(mode)]
 
     def restore_skips(self) -> None:
@@ -75,7 +73,7 @@ class Nowhere(FileQueue):
     def __init__(self, origin: Origin) -> None:
         super().__init__(NOWHERE, origin)
 
-    def list_files(self, before: str = "") -> list[str]:
+    def list_files(self, before: str = "") -> "list[str]":
         return self.files
 
 
@@ -91,12 +89,12 @@ class Rehearsal(Attempt):
         queue.remove = lambda file: None
         queue.raise_counter = lambda number: None
 
-    def publish(self, kind: str, record: Record) -> FileTicket | None:
+    def publish(self, kind: str, record: Record) -> "FileTicket | None":
         """Return a hold that was not made; None once the wait is over, as if the gate was
         removed.
         """
         record.since = time()
-        ticket = FileTicket(self.queue, f"{kind}{LARGEST:0{DIGITS}d}", CLOSED, LIVE, record)  # type: ignore[arg-type]
+        ticket = FileTicket(self.queue, f"{kind}{LARGEST_NUMBER:0{DIGITS}d}", CLOSED, LIVE, record)  # type: ignore[arg-type]
         if kind == HOLD:
             self.policy = None  # it would act now
             return ticket

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX
 from time import localtime, monotonic, strftime, time
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Protocol
 
 from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
@@ -28,8 +28,8 @@ from solo.plan import Plan
 from solo.process.watch import find_lock_owner, make_stuck_error, try_lead
 from solo.record import LATEST
 
-FILE = ".once"
-SIZE_LIMIT = 4096
+ONCE_FILE = ".once"
+ONCE_LIMIT = 4096
 SHORTEST = 0.001  # seconds
 
 
@@ -46,11 +46,11 @@ class LastRun(NamedTuple):
 class Store(Protocol):
     """Keeps the last run of a name: a LocalStore, or an EngineHold. The methods raise SoloError."""
 
-    def read_once(self, name: str) -> Optional[LastRun]: ...
+    def read_once(self, name: str) -> "LastRun | None": ...
 
     # Replace the LastRun `before` by `ran`; None is for none. Return False if another one is stored
     # by now.
-    def write_once(self, name: str, before: Optional[LastRun], ran: Optional[LastRun]) -> bool: ...
+    def write_once(self, name: str, before: "LastRun | None", ran: "LastRun | None") -> bool: ...
 
 
 class PeriodGuard:
@@ -78,7 +78,7 @@ class PeriodGuard:
         self.due = max(self.due, self.ask(store)[1])
         self.stores.append(store)
 
-    def ask(self, store: Store) -> tuple[Optional[LastRun], float]:
+    def ask(self, store: Store) -> "tuple[LastRun | None, float]":
         """Return what `store` keeps, and when our run is due by that. Raises RanAlready."""
         stored = store.read_once(self.name)
         last = self.before.get(store) if stored in self.written else stored
@@ -128,7 +128,7 @@ class PeriodGuard:
     def describe(self) -> str:
         return f"{self.name}: this period {self.describe_end([ran.due for ran in self.written])}"
 
-    def describe_end(self, due: list[float]) -> str:
+    def describe_end(self, due: "list[float]") -> str:
         """Return `lasts until TIME` of the period of a run that the stores say was `due` then."""
         return f"lasts until {format_time(find_end(max(due), self.length))}"
 
@@ -159,7 +159,7 @@ def check_plan(plan: Plan) -> None:
         raise UsageError("--once-per: give one name")
 
 
-def find_due(before: Optional[float], start: float, length: float) -> Optional[float]:
+def find_due(before: "float | None", start: float, length: float) -> "float | None":
     """Return when the run of a `start` is due, after a run that was due at `before`, None for none.
 
     Return None if the start is in the period of that run.
@@ -191,18 +191,18 @@ class LocalStore:
     --dir.
     """
 
-    def __init__(self, directory: Optional[str]) -> None:
+    def __init__(self, directory: "str | None") -> None:
         self.directory = directory
 
-    def read_once(self, name: str) -> Optional[LastRun]:
+    def read_once(self, name: str) -> "LastRun | None":
         if not self.exists(name):
             return None  # to look makes nothing
         with self.open(name) as fd:
-            return parse_ran(os.pread(fd, SIZE_LIMIT, 0))
+            return parse_ran(os.pread(fd, ONCE_LIMIT, 0))
 
-    def write_once(self, name: str, before: Optional[LastRun], ran: Optional[LastRun]) -> bool:
+    def write_once(self, name: str, before: "LastRun | None", ran: "LastRun | None") -> bool:
         with self.open(name) as fd:
-            if parse_ran(os.pread(fd, SIZE_LIMIT, 0)) != before:
+            if parse_ran(os.pread(fd, ONCE_LIMIT, 0)) != before:
                 return False
             data = format_ran(ran)
             write_whole(fd, data, 0)
@@ -218,21 +218,21 @@ class LocalStore:
             return False
         except SoloError:
             return True
-        found = os.access(FILE, os.F_OK, dir_fd=place.fd)
+        found = os.access(ONCE_FILE, os.F_OK, dir_fd=place.fd)
         close(place.fd)
         return found
 
     @contextmanager
-    def open(self, name: str) -> Iterator[int]:
+    def open(self, name: str) -> "Iterator[int]":
         """Open and lock the file of a name. Raises SoloError."""
         try:
             place = make_place(self.directory, name)
             try:
-                fd = open_file(place, FILE, os.O_RDWR)
+                fd = open_file(place, ONCE_FILE, os.O_RDWR)
                 try:
                     if not wait_lock(fd, LOCK_EX, monotonic() + GATE_PATIENCE):
                         owner = find_lock_owner(fd) if try_lead(fd) else 0
-                        raise make_stuck_error(f"{place.path}/{FILE}", owner, GATE_PATIENCE)
+                        raise make_stuck_error(f"{place.path}/{ONCE_FILE}", owner, GATE_PATIENCE)
                     yield fd
                 finally:
                     close(fd)
@@ -244,11 +244,11 @@ class LocalStore:
             raise SoloError(f"{name}: {error}") from None
 
 
-def format_ran(ran: Optional[LastRun]) -> bytes:
+def format_ran(ran: "LastRun | None") -> bytes:
     return json.dumps(ran).encode() if ran else b""
 
 
-def parse_ran(data: bytes) -> Optional[LastRun]:
+def parse_ran(data: bytes) -> "LastRun | None":
     """Return the LastRun in `data`, or None if it is damaged."""
     try:
         host, when = json.loads(data)

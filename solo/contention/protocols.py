@@ -1,13 +1,13 @@
 """The types of what blocks a waiter, and of what a run holds. No run imports this file."""
 
 from collections.abc import Callable, Sequence
-from typing import Optional, Protocol
+from typing import Protocol
 
 from solo.identity import Process
 
 Block = Callable[[float], bool]  # block until a deadline; return False if it came first
 Describe = Callable[
-    [], tuple[Optional[int], str, str]
+    [], tuple["int | None", str, str]
 ]  # our position in the queue, the holder, a forecast or ""
 
 
@@ -26,7 +26,7 @@ class Hold(Protocol):
 
     # They stay open while the command runs.
     @property
-    def descriptors(self) -> Sequence[int]: ...
+    def descriptors(self) -> "Sequence[int]": ...
 
     # Record the forked command in it, just before its exec. Raises OSError, SoloError.
     def complete(self, child: Process) -> None: ...

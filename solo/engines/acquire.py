@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from solo.contention.period import LastRun, PeriodGuard
     from solo.contention.protocols import Watch
+    from solo.engines.engine import Entry
     from solo.launcher import Run
     from solo.plan import Plan
     from solo.start import InheritedState
@@ -39,7 +40,7 @@ FATAL = _signal.valid_signals() - {getattr(_signal, f"SIG{name}") for name in NO
 # seconds of one call after a signal: one may fail, and the next one, on a new connection, succeed
 TIMEOUT = 0.4
 DELAY = 0.8  # seconds from the signal to the end
-LOOK_AGAIN = 0.05  # seconds
+ORDER_POLL = 0.05  # seconds
 
 
 class Interrupted(BaseException):
@@ -73,7 +74,7 @@ class EngineHold:
         check_plan(plan)
         wanted.via = self.engine.where
         self.lease = Lease(self.engine, terms)
-        self.entries: dict[str, Any] = {}
+        self.entries: dict[str, Any] = {}  # as of Ticket, for who asks either
         self.caught: list[int] = []
         self.last_call: LastCall | None = None
         self.is_released = False
@@ -154,7 +155,7 @@ class EngineHold:
                 try_to(self.engine.release)
                 pause(wait, self.engine.make_lost(error))
 
-    def acquire_all(self, wait: Wait) -> "dict[str, Any]":
+    def acquire_all(self, wait: Wait) -> "dict[str, Entry]":
         """Return our entry for each name. Raises Gone if the lease is lost meanwhile."""
         entries, record = {}, make_entry_record(self.wanted)._replace(ttl=self.engine.ttl)
         for name, claim in self.claims:
@@ -166,7 +167,7 @@ class EngineHold:
                 raise
         return entries
 
-    def interrupt(self, number: int, _: "Any") -> None:
+    def interrupt(self, number: int, _: object) -> None:
         for other in FATAL:
             if (
                 _signal.getsignal(other) == self.interrupt
@@ -260,7 +261,7 @@ class LastCall:
 
     def run(self) -> None:
         while not self.number:
-            sleep(LOOK_AGAIN)
+            sleep(ORDER_POLL)
             if self.is_over:
                 return
             self.number = min(_signal.sigpending() & self.signals, default=0)

@@ -21,9 +21,9 @@ COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
 SKEWED = 1.5  # seconds; some servers report their time in whole seconds
 RENEWALS = 5  # in the life of a lease
-LATE = 2  # periods: a renewal may fail once
-KEPT = 100  # outcomes of a name
-VERSION = 1  # of an entry record: launchers of several versions may share an engine
+LATE_PERIODS = 2  # periods: a renewal may fail once
+OUTCOMES_KEPT = 100  # outcomes of a name
+RECORD_VERSION = 1  # of an entry record: launchers of several versions may share an engine
 # What Engine.examine says of several engines.
 FIRST_COME = "first come, first served over all hosts"
 RESTORED = "restoring a backup forgets locks, and SOLO_TOKEN may repeat"
@@ -71,7 +71,7 @@ class EntryRecord(NamedTuple):
         if not self.note:
             del values["note"]
         known = {
-            "solo": VERSION,
+            "solo": RECORD_VERSION,
             "mode": claim.mode,
             "slots": claim.slots,
             "take": claim.take,
@@ -150,7 +150,7 @@ class Renewal(NamedTuple):
 
     @property
     def is_late(self) -> bool:
-        return self.age > LATE * self.period + SKEWED
+        return self.age > LATE_PERIODS * self.period + SKEWED
 
     def describe(self) -> str:
         return f"last renewed {format_duration(self.age)} ago, free in {format_duration(self.left)}"

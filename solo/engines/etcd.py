@@ -14,7 +14,7 @@ from time import monotonic, time
 from solo.engines import json, network
 from solo.engines.engine import (
     FIRST_COME,
-    KEPT,
+    OUTCOMES_KEPT,
     RESTORED,
     SKEWED,
     Entry,
@@ -33,9 +33,9 @@ from solo.kernel import decode, encode
 
 PREFIX = "solo"
 ENDS, ONCES, LOGS = ".end", ".once", ".log"  # no part of a name starts with a dot
-SHORTEST_WAIT = 0.05  # seconds
-LARGEST = 1 << 24  # bytes of an answer
-PAGE = 1000  # outcomes in an answer
+SHORTEST_WATCH = 0.05  # seconds
+ANSWER_LIMIT = 1 << 24  # bytes of an answer
+OUTCOMES_AT_ONCE = 1000  # outcomes in an answer
 MOST_OLD = 10  # outcomes to remove at once
 INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = (
     3,
@@ -46,7 +46,7 @@ INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATE
     16,
 )  # gRPC's codes
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
-TOKEN = "Authorization"  # a header
+TOKEN_HEADER = "Authorization"  # a header
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
 LEASE_EXISTS = "lease already exists"
 NO_GATEWAY = (404, 415)  # of HTTP: etcd without its JSON gateway, and gRPC
@@ -54,7 +54,7 @@ GATEWAY = (
     "no JSON gateway there (name the members themselves, without "
     "--enable-grpc-gateway=false, and no etcd grpc-proxy)"
 )
-NAMED, NAMELESS = (
+NAMED_CERTIFICATE, NAMELESS_REMEDY = (
     "CommonName",
     " (use a certificate without a common name, and a user and password)",
 )
@@ -89,10 +89,10 @@ class Etcd(Engine):
             self.log_in()
 
     def log_in(self) -> None:
-        self.headers.pop(TOKEN, None)
+        self.headers.pop(TOKEN_HEADER, None)
         password, _ = self.password.find(monotonic() + self.timeout)
         known = {"name": self.target.user, "password": password or ""}
-        self.headers[TOKEN] = self.call("/v3/auth/authenticate", known)["token"]
+        self.headers[TOKEN_HEADER] = self.call("/v3/auth/authenticate", known)["token"]
 
     def open(self, deadline: float) -> Connection:
         """Return a connection to the current host. Raises OSError."""
@@ -111,7 +111,7 @@ class Etcd(Engine):
             return answer
         code, text = read_error(answer)
         is_stale = code == UNAUTHENTICATED or code == INVALID and OLD_TOKEN in text
-        if is_stale and may_log_in and TOKEN in self.headers:
+        if is_stale and may_log_in and TOKEN_HEADER in self.headers:
             self.log_in()
             return self.call(path, body, is_leased, may_log_in=False)
         if code == NOT_FOUND and is_leased:
@@ -159,8 +159,8 @@ class Etcd(Engine):
         self.connection.sock.deadline = deadline
         self.connection.request("POST", path, json.dumps(body), self.headers)
         answer = self.connection.getresponse()
-        data = answer.read(LARGEST).decode()
-        if len(data) >= LARGEST:
+        data = answer.read(ANSWER_LIMIT).decode()
+        if len(data) >= ANSWER_LIMIT:
             raise ValueError("the answer is too long")
         self.learn_skew(find_http_date(answer.headers))
         if 400 <= answer.status < 500 and not data.startswith("{"):
@@ -316,11 +316,11 @@ class Etcd(Engine):
         except (OSError, ValueError) as error:
             raise Unreachable(f"cannot reach {self.where}: {network.describe(error)}") from None
         try:
-            connection.sock.deadline = max(monotonic() + SHORTEST_WAIT, deadline)
+            connection.sock.deadline = max(monotonic() + SHORTEST_WATCH, deadline)
             connection.request("POST", "/v3/watch", json.dumps(request), self.headers)
             answer = connection.getresponse()
             while True:
-                line = answer.readline(LARGEST)
+                line = answer.readline(ANSWER_LIMIT)
                 if not line or "error" in (known := json.loads(line)):
                     raise ConnectionError(f"the watch failed: {line[:80].decode(errors='replace')}")
                 result = known.get("result", {})
@@ -385,7 +385,7 @@ class Etcd(Engine):
             "/v3/kv/txn", {"success": [{"request_put": put}, {"request_range": listed}]}
         )
         answer = answer["responses"][1]["response_range"]
-        old = answer["kvs"][: max(0, int(answer["count"]) - KEPT)]
+        old = answer["kvs"][: max(0, int(answer["count"]) - OUTCOMES_KEPT)]
         if old:
             self.call(
                 "/v3/kv/deleterange",
@@ -398,7 +398,8 @@ class Etcd(Engine):
         found: list[tuple[str, bytes]] = []
         while True:
             answer = self.call(
-                "/v3/kv/range", {"key": pack(first), "range_end": pack(end), "limit": PAGE}
+                "/v3/kv/range",
+                {"key": pack(first), "range_end": pack(end), "limit": OUTCOMES_AT_ONCE},
             )
             before = first
             for kv in answer.get("kvs", []):
@@ -424,7 +425,11 @@ def describe_refusal(status: int, text: str) -> str:
     if status in NO_GATEWAY:
         return f": {GATEWAY}"
     words = " ".join(text.split())
-    return f": {words[:LONGEST_REFUSAL]}{NAMELESS if NAMED in words else ''}" if words else ""
+    return (
+        f": {words[:LONGEST_REFUSAL]}{NAMELESS_REMEDY if NAMED_CERTIFICATE in words else ''}"
+        if words
+        else ""
+    )
 
 
 def read_error(answer: "json.Object") -> "tuple[int, str]":

@@ -6,7 +6,7 @@ from _json import encode_basestring_ascii, make_encoder, make_scanner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Union
+    from typing import Any
 
     Object = dict[str, Any]
 
@@ -28,7 +28,7 @@ scan = make_scanner(Syntax)  # type: ignore[arg-type]
 encode = make_encoder({}, refuse, encode_basestring_ascii, None, ":", ",", False, False, True)
 
 
-def loads(data: "Union[str, bytes]") -> "Any":
+def loads(data: "str | bytes") -> "Any":
     """Return the value in a text, or in bytes of UTF-8. Raises ValueError, RecursionError."""
     text = (data if isinstance(data, str) else data.decode()).strip(" \t\n\r")
     try:

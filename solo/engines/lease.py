@@ -24,7 +24,7 @@ from solo.kernel import read_boot_clock
 from solo.process.wakeup import Wakeup
 from solo.text.describe import format_duration
 
-TTL, LONGEST = 15.0, 1e9  # seconds
+TTL, LONGEST_TTL = 15.0, 1e9  # seconds
 LONGEST_TIMEOUT = 5.0  # seconds: a signal may be delayed that long
 RATE = 0.1  # chrony may slew a clock by 8.3 %, the kernel by 10
 LATENCY = 0.25  # seconds from SIGKILL to the command's last instruction
@@ -56,7 +56,7 @@ class Terms:
 
     def check(self) -> None:
         """Raise UsageError if the lease could not be renewed in time, or would never end."""
-        if max(self.ttl, self.grace) > LONGEST:
+        if max(self.ttl, self.grace) > LONGEST_TTL:
             raise UsageError("--ttl, --kill-after: cannot accept a lease or a grace without end")
         if self.outage <= 0:
             span = "{:.3g}s".format

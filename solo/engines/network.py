@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Address = tuple[Any, ...]  # as of getaddrinfo
 
-SHORTEST_WAIT = 0.001  # seconds
+SHORTEST_CALL = 0.001  # seconds
 PIECE, LONGEST_LINE = 1 << 16, 1 << 16  # bytes: of one read, and of a line without an end
 TIMEOUTS = (TimeoutError, timeout)  # before Python 3.10 they differ
 
@@ -192,15 +192,15 @@ def dial(host: str, port: int, deadline: float) -> socket:
     """Connect to one of the addresses of a host. Raises OSError."""
     if host.startswith("/"):
         return connect_to(
-            (AF_UNIX, SOCK_STREAM, 0, host), max(SHORTEST_WAIT, deadline - monotonic())
+            (AF_UNIX, SOCK_STREAM, 0, host), max(SHORTEST_CALL, deadline - monotonic())
         )
     addresses, problem = find_addresses(host, port, deadline), OSError()
     for at, address in enumerate(addresses):
-        left = max(SHORTEST_WAIT, deadline - monotonic())
+        left = max(SHORTEST_CALL, deadline - monotonic())
         try:
             # A silent address must leave time for the next.
             one = connect_to(address, left / (len(addresses) - at))
-            one.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
+            one.settimeout(max(SHORTEST_CALL, deadline - monotonic()))
             return one
         except OSError as error:
             problem = error

@@ -6,10 +6,10 @@ import posix
 from time import monotonic
 
 from solo.engines.network import Target, describe
-from solo.engines.program import LARGEST, ask_program
+from solo.engines.program import OUTPUT_LIMIT, ask_program
 from solo.errors import SoloError
 
-PATIENCE = 30.0  # seconds: for the first answer of a password_command, before any lease
+COMMAND_PATIENCE = 30.0  # seconds: for the first answer of a password_command, before any lease
 
 
 class Password:
@@ -17,7 +17,7 @@ class Password:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.patience = PATIENCE
+        self.patience = COMMAND_PATIENCE
 
     def find(self, deadline: float) -> "tuple[str | None, float]":
         """Return (the present password or None, the deadline, which the first run of a command
@@ -62,9 +62,9 @@ def read_trusted(path: str) -> "tuple[bytes, int]":
         posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC), "rb"
     ) as file:
         status = posix.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > OUTPUT_LIMIT:
             raise SoloError(
-                f"cannot use {path}: not a regular file of less than {LARGEST >> 20} MiB"
+                f"cannot use {path}: not a regular file of less than {OUTPUT_LIMIT >> 20} MiB"
             )
         if status.st_uid not in (0, posix.geteuid()) or status.st_mode & (
             stat.S_IWGRP | stat.S_IWOTH
@@ -72,4 +72,4 @@ def read_trusted(path: str) -> "tuple[bytes, int]":
             raise SoloError(
                 f"cannot trust {path}: others can write to it (make it yours, chmod go-w)"
             )
-        return file.read(LARGEST), status.st_mode
+        return file.read(OUTPUT_LIMIT), status.st_mode

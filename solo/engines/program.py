@@ -6,7 +6,7 @@ from time import monotonic, sleep
 
 from solo.errors import Unreachable
 
-LARGEST = 1 << 20  # bytes
+OUTPUT_LIMIT = 1 << 20  # bytes
 TICK = 0.01  # seconds
 # Runs $1. When our end of its stdin closes, as it does when solo dies, it kills its whole process
 # group.
@@ -42,7 +42,7 @@ def ask_program(command: str, what: str, timeout: float) -> bytes:
     try:
         poller = poll()
         poller.register(read, POLLIN)
-        while len(data) < LARGEST:
+        while len(data) < OUTPUT_LIMIT:
             if not poller.poll(max(0.0, deadline - monotonic()) * 1000):
                 raise Unreachable(f"{what}: no answer")
             piece = posix.read(read, 1 << 16)

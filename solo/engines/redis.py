@@ -14,7 +14,7 @@ from time import monotonic, sleep, time
 from solo.engines import network
 from solo.engines.engine import (
     FIRST_COME,
-    KEPT,
+    OUTCOMES_KEPT,
     Entry,
     EntryRecord,
     Gone,
@@ -40,7 +40,7 @@ SINGLE = (
     "; solo needs one server that accepts writes, and no Sentinel or Cluster"
     " (name the master's address, or a proxy that follows it, or use another engine)"
 )
-PAGE = 1000  # keys that one SCAN looks at
+KEYS_AT_ONCE = 1000  # keys that one SCAN looks at
 
 # KEYS: the queue, our key, the fence. ARGV: owner, ttl, record. A number is the server's time in
 # microseconds, or one more than the last number: so a server that forgot it, or was restored from a
@@ -260,7 +260,7 @@ class Redis(Engine):
         """Yield lists of keys, in which a key may be twice."""
         cursor = None
         while cursor != b"0":
-            cursor, keys = self.call("SCAN", cursor or 0, "MATCH", pattern, "COUNT", PAGE)
+            cursor, keys = self.call("SCAN", cursor or 0, "MATCH", pattern, "COUNT", KEYS_AT_ONCE)
             yield keys
 
     def read_renewal(self, entry: Entry) -> "Renewal | None":
@@ -282,7 +282,7 @@ class Redis(Engine):
         return bool(self.run(ONCE, [make_key(name, b"once")], version, text) == 1)
 
     def log_outcome(self, name: str, number: int, text: bytes) -> None:
-        self.run(LOG, [make_key(name, b"log")], number, text, -1 - KEPT)
+        self.run(LOG, [make_key(name, b"log")], number, text, -1 - OUTCOMES_KEPT)
 
     def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
         from solo.history.names import is_within

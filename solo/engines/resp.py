@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 PASSING = "LOADING BUSY OOM MISCONF NOREPLICAS READONLY MASTERDOWN".split()
 FULL = "ERR max number of clients"
 FOREIGN = "the answer is not one of Redis"
-LARGEST = 1 << 26  # bytes
-MOST, DEEPEST = 1 << 20, 8  # items of an array, and arrays in each other
+BULK_LIMIT = 1 << 26  # bytes
+ITEMS_LIMIT, DEPTH_LIMIT = 1 << 20, 8  # items of an array, and arrays in each other
 
 
 class Refused(Exception):
@@ -118,9 +118,9 @@ class Connection:
         number = int(rest)
         if kind == b":":
             return number
-        if kind == b"$" and number <= LARGEST:
+        if kind == b"$" and number <= BULK_LIMIT:
             return read_bulk(sock, number) if number >= 0 else None
-        if kind == b"*" and number <= MOST and depth < DEEPEST:
+        if kind == b"*" and number <= ITEMS_LIMIT and depth < DEPTH_LIMIT:
             return (
                 [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
             )

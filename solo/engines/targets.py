@@ -25,8 +25,17 @@ if TYPE_CHECKING:
 OTHERS_READ = 0o004  # of a mode
 CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
-FILE = "password_file"  # a setting of each URL, and a key of a target
-KEYS = ("url", "user", "password", FILE, "password_command", "cafile", "certfile", "keyfile")
+PASSWORD_FILE = "password_file"  # a setting of each URL, and a key of a target
+KEYS = (
+    "url",
+    "user",
+    "password",
+    PASSWORD_FILE,
+    "password_command",
+    "cafile",
+    "certfile",
+    "keyfile",
+)
 ALIASES = {"postgres": "postgresql"}
 UNIX = "redis+unix"
 WAYS = {  # to what solo does not speak, by a part of the scheme
@@ -78,7 +87,7 @@ def open_engine(where: str, terms: "Terms") -> "Engine":
         key for key in target.settings if kind.settings is not None and key not in kind.settings
     ]
     if unknown:
-        known = f"there are {', '.join((*(kind.settings or ()), FILE))}"
+        known = f"there are {', '.join((*(kind.settings or ()), PASSWORD_FILE))}"
         raise UsageError(f"--via {target.shown}: {unknown[0]}: no such setting ({known})")
     try:
         make = import_engine(kind)
@@ -93,9 +102,8 @@ def open_engine(where: str, terms: "Terms") -> "Engine":
 
 
 def import_engine(kind: Kind) -> "Callable[[Target, float, float], Engine]":
-    module: Any = __import__(
-        f"solo.engines.{kind.module}", fromlist=[kind.engine]
-    )  # importlib imports warnings
+    # importlib imports warnings.
+    module = __import__(f"solo.engines.{kind.module}", fromlist=[kind.engine])
     return getattr(module, kind.engine)  # type: ignore[no-any-return]
 
 
@@ -167,7 +175,7 @@ def parse_url(url: str) -> Target:
     login, question = "@" * bool(user), "?" * bool(query)
     shown = f"{scheme}://{user}{login}{hosts}{shown_path}{question}{hide_secrets(query)}"
     secrets = unquote(user) if at else None, unquote(password) if colon else None
-    file = settings.pop(FILE, None)
+    file = settings.pop(PASSWORD_FILE, None)
     return Target(
         scheme, addresses, unquote(path).strip("/"), settings, shown, *secrets, password_file=file
     )
@@ -183,7 +191,7 @@ def hide_secrets(query: str) -> str:
 
 
 def is_secret(key: str) -> bool:
-    return "password" in key and key != FILE
+    return "password" in key and key != PASSWORD_FILE
 
 
 def is_scheme(text: str) -> bool:
@@ -227,7 +235,7 @@ def load_toml(data: str) -> "Any":
     return tomllib.loads(data)
 
 
-def make_target(path: str, name: str, table: "Any") -> Target:
+def make_target(path: str, name: str, table: object) -> Target:
     """Return the Target of one table [via.NAME]. Raises SoloError."""
     where = f"{path}: [via.{name}]"
     if (

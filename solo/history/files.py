@@ -1,19 +1,17 @@
 """Read the two files of a journal: PAST, then JOURNAL."""
 
-from __future__ import annotations
-
 import posix
 
 from solo.directories import Directory
-from solo.journal_files import JOURNAL, LARGEST, SIZE_LIMIT
+from solo.journal_files import JOURNAL, JOURNAL_LIMIT, SIZE_LIMIT
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close
 
 PAST = ".journal.past"
-READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes
+READ_LIMIT = JOURNAL_LIMIT + SIZE_LIMIT  # bytes
 ATTEMPTS = 10  # to read both files with no rotation in between
 
 
-def read_both(place: Directory, size: int | None = None) -> tuple[bytes, bytes]:
+def read_both(place: Directory, size: "int | None" = None) -> "tuple[bytes, bytes]":
     """Return (PAST, JOURNAL), or their last `size` bytes, read with no rotation in between. Raises
     OSError.
     """
@@ -26,7 +24,9 @@ def read_both(place: Directory, size: int | None = None) -> tuple[bytes, bytes]:
     return past, now
 
 
-def read_journal(place: Directory, file: str, size: int | None = None) -> tuple[bytes, int | None]:
+def read_journal(
+    place: Directory, file: str, size: "int | None" = None
+) -> "tuple[bytes, int | None]":
     """Return (the last `size` bytes, or READ_LIMIT, of a file; its inode), (b"", None) without it.
     Raises OSError.
     """
@@ -44,7 +44,7 @@ def read_journal(place: Directory, file: str, size: int | None = None) -> tuple[
         close(fd)
 
 
-def find_inode(place: Directory, file: str) -> int | None:
+def find_inode(place: Directory, file: str) -> "int | None":
     try:
         return posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_ino
     except FileNotFoundError:

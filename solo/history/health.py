@@ -39,8 +39,6 @@ its holds only skip others.
   line is not late once a line of other words has begun since: somebody changed the words.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import sub
@@ -81,7 +79,7 @@ class Held(NamedTuple):
 
     since: float
     words: bytes
-    pids: tuple[int, int]
+    pids: "tuple[int, int]"
 
 
 class Line:
@@ -91,7 +89,7 @@ class Line:
     `starts` are the runs and skips that count for it: not those by --once-per and --latest.
     """
 
-    def __init__(self, runs: list[Run]) -> None:
+    def __init__(self, runs: "list[Run]") -> None:
         self.runs = sorted(runs, key=lambda run: run.arrival)
         self.times = [run.arrival for run in self.runs]
         self.starts = [
@@ -100,7 +98,7 @@ class Line:
             if run.event != SKIPPED or is_busy_skip(run.code, run.why or "")
         ]
 
-    def find_successes(self, before: float = float("inf")) -> list[tuple[float, bytes]]:
+    def find_successes(self, before: float = float("inf")) -> "list[tuple[float, bytes]]":
         """Return what choose_usual needs of the runs that succeeded before that time."""
         ended = sorted(
             [run for run in self.runs if run.is_success and run.time < before],
@@ -116,11 +114,11 @@ class Health(NamedTuple):
     the machine was off.
     """
 
-    states: list[str]
+    states: "list[str]"
     line: Line
-    usual: Usual | None
-    due: float | None = None
-    missed: float | None = None
+    usual: "Usual | None"
+    due: "float | None" = None
+    missed: "float | None" = None
 
     @property
     def state(self) -> str:
@@ -131,12 +129,12 @@ class Health(NamedTuple):
         return self.state in BAD
 
     @property
-    def last(self) -> Run | None:
+    def last(self) -> "Run | None":
         """The last run; a skip is none."""
         return next((run for run in reversed(self.line.runs) if run.event != SKIPPED), None)
 
     @property
-    def skipped(self) -> tuple[int, int]:
+    def skipped(self) -> "tuple[int, int]":
         """The skips among the last 20 starts, and the number of these."""
         starts = self.line.starts[-LAST:]
         return sum(run.event == SKIPPED for run in starts), len(starts)
@@ -150,7 +148,9 @@ class Clock(NamedTuple):
     sleeps: bool = False
 
 
-def judge(runs: list[Run], held: list[Held], clock: Clock, days: Sequence[Day] = ()) -> Health:
+def judge(
+    runs: "list[Run]", held: "list[Held]", clock: Clock, days: "Sequence[Day]" = ()
+) -> Health:
     """Return the Health of a name, from the Runs of its History, its holds, and the days before
     these runs.
     """
@@ -194,7 +194,7 @@ def judge(runs: list[Run], held: list[Held], clock: Clock, days: Sequence[Day] =
     return Health(states, line, usual, due and due[0], missed and missed[0])
 
 
-def group(runs: list[Run]) -> list[Line]:
+def group(runs: "list[Run]") -> "list[Line]":
     """Return the command lines of which there are enough starts to judge them."""
     exact: dict[bytes, list[Run]] = {}
     for run in runs:
@@ -207,13 +207,13 @@ def group(runs: list[Run]) -> list[Line]:
     return [Line(mine) for mine in alike.values() if len(mine) >= FEWEST]
 
 
-def find_last(whole: Line, living: set[tuple[int, int]]) -> Run | None:
+def find_last(whole: Line, living: "set[tuple[int, int]]") -> "Run | None":
     """Return the last run that does not go on."""
     ended = [run for run in whole.runs if run.event != SKIPPED and not is_living(run, living)]
     return max(ended, key=lambda run: run.start or run.time, default=None)
 
 
-def is_living(run: Run, living: set[tuple[int, int]]) -> bool:
+def is_living(run: Run, living: "set[tuple[int, int]]") -> bool:
     return run.event == STARTED and (run.launcher, run.child) in living
 
 
@@ -221,8 +221,8 @@ def is_living(run: Run, living: set[tuple[int, int]]) -> bool:
 
 
 def find_causes(
-    line: Line, begun: list[Run], living: set[tuple[int, int]]
-) -> dict[int, Run | None]:
+    line: Line, begun: "list[Run]", living: "set[tuple[int, int]]"
+) -> "dict[int, Run | None]":
     """Return {position of a skip among the last starts: the run that held the name, its own one if
     there is, or None}.
 
@@ -247,7 +247,7 @@ def find_causes(
     return causes
 
 
-def is_starving(line: Line, causes: dict[int, Run | None], now: float) -> bool:
+def is_starving(line: Line, causes: "dict[int, Run | None]", now: float) -> bool:
     last = range(len(line.starts) - STARVED_AFTER, len(line.starts))
     own = set(map(id, line.runs))
     if last.start < 0 or any(at not in causes or id(causes[at]) in own for at in last):
@@ -262,7 +262,7 @@ def is_current(line: Line, now: float) -> bool:
     return now - line.times[-1] <= BEYOND * max(find_distances(line.times)) + LEAST_SLACK
 
 
-def is_outgrown(line: Line, causes: dict[int, Run | None], now: float) -> bool:
+def is_outgrown(line: Line, causes: "dict[int, Run | None]", now: float) -> bool:
     own = set(map(id, line.runs))
     by_own = [run for run in causes.values() if run is not None and id(run) in own]
     skips = (
@@ -281,8 +281,8 @@ def has_run_long(line: Line, run: Run, now: float) -> bool:
 
 
 def find_due(
-    whole: Line, lines: list[Line], clock: Clock, days: Sequence[Day]
-) -> tuple[float, Line] | None:
+    whole: Line, lines: "list[Line]", clock: Clock, days: "Sequence[Day]"
+) -> "tuple[float, Line] | None":
     """Return (when a start was due, its line) of a command line, or of the name, that is late; None
     of none.
     """
@@ -298,7 +298,7 @@ def find_due(
     return None
 
 
-def find_late(times: list[float], clock: Clock, days: Sequence[Day] = ()) -> float | None:
+def find_late(times: "list[float]", clock: Clock, days: "Sequence[Day]" = ()) -> "float | None":
     """Return when a start was due after the last of `times`, sorted, that has not come; None if
     none was.
 
@@ -330,15 +330,15 @@ def find_late(times: list[float], clock: Clock, days: Sequence[Day] = ()) -> flo
     return shift_weeks(times[at], 1)
 
 
-def find_distances(times: list[float]) -> list[float]:
+def find_distances(times: "list[float]") -> "list[float]":
     """Return the distances between the last starts."""
     last = times[-LAST - 1 :]
     return list(map(sub, last[1:], last))
 
 
 def find_start(
-    times: list[float], since: float, now: float, weeks: int, slack: float
-) -> int | None:
+    times: "list[float]", since: float, now: float, weeks: int, slack: float
+) -> "int | None":
     """Return the position of the first start between `since` and `now`, both so many weeks ago;
     None if none came.
     """
@@ -346,7 +346,7 @@ def find_start(
     return at if at < len(times) and times[at] <= shift_weeks(now, -weeks) - slack else None
 
 
-def learn_slack(times: list[float], usual: float) -> float | None:
+def learn_slack(times: "list[float]", usual: float) -> "float | None":
     """Return by how many seconds a start may differ from that of a week before; None if the starts
     are not regular.
     """
@@ -360,7 +360,7 @@ def learn_slack(times: list[float], usual: float) -> float | None:
     return max(min(half, MOST_SLACK), LEAST_SLACK, min(half, BEYOND * paired[-1]))
 
 
-def find_nearest(times: list[float], wanted: float) -> float:
+def find_nearest(times: "list[float]", wanted: float) -> float:
     at = bisect_left(times, wanted)
     return min(abs(time - wanted) for time in times[max(0, at - 1) : at + 1])
 

@@ -1,7 +1,5 @@
 """Find all names below a directory. Each directory is opened once and listed once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 
@@ -16,8 +14,8 @@ class ForeignName(SoloError):
 
 
 def find_files(
-    base: Directory, wanted: Sequence[str] = ()
-) -> Iterator[tuple[str, Directory | SoloError, list[str]]]:
+    base: Directory, wanted: "Sequence[str]" = ()
+) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
     """Yield (name, its Directory or why it is refused, its entries), in order, of `wanted` and
     nested names, or of all.
 
@@ -28,8 +26,8 @@ def find_files(
 
 
 def walk(
-    place: Directory, listed: list[str], above: str, wanted: Sequence[str]
-) -> Iterator[tuple[str, Directory | SoloError, list[str]]]:
+    place: Directory, listed: "list[str]", above: str, wanted: "Sequence[str]"
+) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
     """Yield what find_files does for each directory `listed` in `place`, whose own name with a
     slash is `above`.
     """
@@ -72,6 +70,6 @@ def is_directory(place: Directory, part: str) -> bool:
         return False
 
 
-def is_within(name: str, wanted: Sequence[str]) -> bool:
+def is_within(name: str, wanted: "Sequence[str]") -> bool:
     """Return whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
     return not wanted or any(name == above or name.startswith(above + "/") for above in wanted)

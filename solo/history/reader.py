@@ -8,8 +8,6 @@ the last days of those earlier events: of a job that starts each minute the two 
 only.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from fcntl import LOCK_EX
@@ -201,11 +199,11 @@ class History(NamedTuple):
     `days` are the figures of the last days before these events.
     """
 
-    events: list[Run]
+    events: "list[Run]"
     totals: Totals
-    days: Sequence[Day] = ()
+    days: "Sequence[Day]" = ()
 
-    def list_runs(self) -> list[Run]:
+    def list_runs(self) -> "list[Run]":
         """Return one Run per run or other event, in order of start: the end of a run replaces its
         start.
         """
@@ -219,8 +217,8 @@ class History(NamedTuple):
 
 
 def find_histories(
-    directory: str | None, wanted: Sequence[str], after: float = 0.0
-) -> Iterator[tuple[str, History | SoloError]]:
+    directory: "str | None", wanted: "Sequence[str]", after: float = 0.0
+) -> "Iterator[tuple[str, History | SoloError]]":
     """Yield (name, History or SoloError) of `wanted` and the names nested in them, or all. Raises
     SoloError.
 
@@ -243,7 +241,7 @@ def find_histories(
         close(place.fd)
 
 
-def find_history(directory: str | None, name: str) -> History:
+def find_history(directory: "str | None", name: str) -> History:
     """Return the History of this name alone. Raises SoloError."""
     try:
         place = open_place(directory, name)
@@ -268,7 +266,7 @@ def read_history(name: str, place: Directory, after: float = 0.0) -> History:
     return History(events, add_up(totals, events), (*parse_days(past),))
 
 
-def read_since(place: Directory, after: float) -> tuple[bytes, bytes]:
+def read_since(place: Directory, after: float) -> "tuple[bytes, bytes]":
     """Return what read_both does, from a line before `after` on. Raises OSError."""
     for size in TAILS:
         past, now = read_both(place, size)
@@ -287,7 +285,7 @@ def is_before(line: bytes, when: float) -> bool:
         return False
 
 
-def parse(name: str, data: bytes) -> tuple[Totals | None, list[Run]]:
+def parse(name: str, data: bytes) -> "tuple[Totals | None, list[Run]]":
     """Return (the last Totals or None, [the Run of each event]) of a journal's text."""
     totals, events = None, []
     for line in data.split(b"\n")[:-1]:  # text after the last newline is torn, or is being written
@@ -332,7 +330,7 @@ def parse_totals(rest: bytes) -> Totals:
     return Totals(**{field: read(fields[make_key(field)]) for field, read in TOTALS_FIELDS.items()})
 
 
-def parse_days(data: bytes) -> list[Day]:
+def parse_days(data: bytes) -> "list[Day]":
     """Return the days in a journal's text, in order. Of a day the last one counts: others were
     written in vain.
     """
@@ -350,7 +348,7 @@ def parse_days(data: bytes) -> list[Day]:
     return [days[number] for number in sorted(days)]
 
 
-def add_days(days: list[Day], events: list[Run]) -> list[Day]:
+def add_days(days: "list[Day]", events: "list[Run]") -> "list[Day]":
     """Return the last MOST_DAYS of `days` and of those of `events`."""
     known = {day.number: day for day in days}
     before = max([day.last for day in days], default=None)
@@ -382,7 +380,7 @@ def make_key(field: str) -> bytes:
     return field.replace("_", "-").encode()
 
 
-def add_up(totals: Totals | None, events: list[Run]) -> Totals:
+def add_up(totals: "Totals | None", events: "list[Run]") -> Totals:
     """Return `totals`, or zeros if None, plus all `events`."""
     totals = totals or Totals()
     for event in events:

@@ -5,8 +5,6 @@ A run that goes on for longer than `Usual.long_after` runs long: this is the onl
 views, --notify, metrics and the judge of health.
 """
 
-from __future__ import annotations
-
 from solo.errors import SoloError
 from solo.history.files import read_both
 from solo.journal import WORDS_LIMIT
@@ -35,7 +33,7 @@ class Usual:
     than `long_after` seconds is long.
     """
 
-    def __init__(self, spans: list[float]) -> None:
+    def __init__(self, spans: "list[float]") -> None:
         self.spans = sorted(spans)
         self.median = find_median(self.spans)
         low, high = [self.spans[-(-percent * len(spans) // 100) - 1] for percent in (10, 90)]
@@ -46,7 +44,7 @@ class Usual:
         # well.
         self.long_after = max(1.25 * self.spans[-1], 2 * self.median, LEAST_LONG)
 
-    def find_left(self, age: float) -> float | None:
+    def find_left(self, age: float) -> "float | None":
         """Return the seconds that a run of that `age` has left: what longer runs had, their median;
         None without one.
         """
@@ -55,7 +53,7 @@ class Usual:
 
 
 def estimate_wait(
-    running: list[tuple[float, Claim]], waiting: list[tuple[float, Claim]], wanted: Claim
+    running: "list[tuple[float, Claim]]", waiting: "list[tuple[float, Claim]]", wanted: Claim
 ) -> float:
     """Return after how many seconds a contender that wants `wanted` probably holds.
 
@@ -72,14 +70,14 @@ def estimate_wait(
     return now
 
 
-def find_median(numbers: list[float]) -> float:
+def find_median(numbers: "list[float]") -> float:
     middle = len(numbers) // 2
     return numbers[middle] if len(numbers) % 2 else (numbers[middle - 1] + numbers[middle]) / 2
 
 
 def find_usual(
-    directory: str | None, name: str, command: list[bytes] | None = None
-) -> Usual | None:
+    directory: "str | None", name: str, command: "list[bytes] | None" = None
+) -> "Usual | None":
     """Return what is usual for `name` in `directory`, --dir; None if too few runs succeeded. Never
     raises.
 
@@ -95,7 +93,7 @@ def find_usual(
     return choose_usual(runs, quote_words(command, WORDS_LIMIT) if command else b"")
 
 
-def read_tails(directory: str | None, name: str) -> Iterator[bytes]:
+def read_tails(directory: "str | None", name: str) -> "Iterator[bytes]":
     """Yield the end of the journal of a name, then more of it if there is more. Never raises."""
     try:
         place = open_place(directory, name)
@@ -113,7 +111,7 @@ def read_tails(directory: str | None, name: str) -> Iterator[bytes]:
         close(place.fd)
 
 
-def choose_usual(runs: list[Ran], words: bytes = b"") -> Usual | None:
+def choose_usual(runs: "list[Ran]", words: bytes = b"") -> "Usual | None":
     """Return what is usual after these successful runs, the last one last; None for fewer than
     FEWEST.
 
@@ -130,7 +128,7 @@ def choose_usual(runs: list[Ran], words: bytes = b"") -> Usual | None:
     return None
 
 
-def parse_run(line: bytes) -> Ran | None:
+def parse_run(line: bytes) -> "Ran | None":
     """Return (seconds, quoted command) of a line of ENDED; None if the run did not succeed, or the
     line is torn.
     """
@@ -156,7 +154,7 @@ def is_busy_skip(code: int, why: str) -> bool:
     return code != 0 and ": superseded by " not in why.partition(": busy: ")[0]
 
 
-def count_own_skips(directory: str | None, name: str, command: list[bytes]) -> int:
+def count_own_skips(directory: "str | None", name: str, command: "list[bytes]") -> int:
     """Return how often this command line was skipped since it last started, whatever else ran.
     Never raises.
 
@@ -176,7 +174,7 @@ def count_own_skips(directory: str | None, name: str, command: list[bytes]) -> i
     return most
 
 
-def count_last_skips(lines: list[bytes], words: bytes, ignored: bytes) -> tuple[int, bool]:
+def count_last_skips(lines: "list[bytes]", words: bytes, ignored: bytes) -> "tuple[int, bool]":
     """Return (the skips of a command line since its last start, whether the journal has that
     start).
     """

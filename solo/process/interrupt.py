@@ -12,13 +12,13 @@ from _signal import SIG_DFL, SIG_SETMASK, SIGRTMAX, SIGRTMIN, getsignal
 from collections.abc import Callable
 from errno import EINTR
 from fcntl import F_OFD_SETLKW, flock
-from typing import Any, Optional
+from typing import Any
 
 Call = Callable[[int, int], object]  # flock(2), or what is called as it is
 
 
 @functools.cache
-def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
+def prepare() -> "tuple[int, dict[Call, Call], Callable[[], int]] | None":
     """Return (the signal, the calls of libc by those of Python, what returns errno); None if one is
     not to be had.
     """
@@ -49,7 +49,7 @@ def prepare() -> "Optional[tuple[int, dict[Call, Call], Callable[[], int]]]":
         return None
 
 
-def lock(call: Call, fd: int, mode: int, is_over: Callable[[], bool]) -> None:
+def lock(call: Call, fd: int, mode: int, is_over: "Callable[[], bool]") -> None:
     """Do as `call`, without the program's signals; after an interrupt only until `is_over`. Raises
     OSError.
     """

@@ -8,7 +8,7 @@ from sys import byteorder
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Optional
+    from typing import Any
 
 
 # Types of C. Bytes is a char *: bytes up to a NUL, or None.
@@ -17,16 +17,13 @@ Pointer: "Any" = type("Pointer", (_ctypes._SimpleCData,), {"_type_": "P"})
 Bytes: "Any" = type("Bytes", (_ctypes._SimpleCData,), {"_type_": "z"})
 
 
-def load_library(name: "Optional[str]" = None) -> int:
+def load_library(name: "str | None" = None) -> int:
     """Return a handle of a library, by default of the program and its libraries. Raises OSError."""
     return _ctypes.dlopen(name, 0)  # type: ignore[arg-type]
 
 
 def find_function(
-    library: int,
-    name: str,
-    result: "Optional[type]" = Int,
-    arguments: "Optional[Sequence[type]]" = None,
+    library: int, name: str, result: "type | None" = Int, arguments: "Sequence[type] | None" = None
 ) -> "Callable[..., Any]":
     """Return a function. Its errno is in get_errno(). Raises OSError if the library does not have
     it.

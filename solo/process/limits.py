@@ -17,8 +17,9 @@ from solo.process.prctl import become_subreaper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _signal import struct_siginfo
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from solo.plan import Plan
     from solo.start import Child
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     class Lease(Protocol):
         """The part of engines.lease.Lease that a Termination uses."""
 
-        lost: str | None
-        asked: str | None
+        lost: "str | None"
+        asked: "str | None"
         ordered: int
 
         def begin(self, pid: int) -> None: ...
         def find_left(self) -> float: ...
-        def find_loss(self) -> str | None: ...
+        def find_loss(self) -> "str | None": ...
         def find_life(self) -> float: ...
 
 
@@ -184,7 +185,7 @@ class Termination:
         )
         self.looks += 1
 
-    def hear(self, info: "Any", was_forwarded: bool, child: "Child") -> None:
+    def hear(self, info: "struct_siginfo", was_forwarded: bool, child: "Child") -> None:
         """Pass a signal that orders the end on to the whole tree, also after the command has
         ended.
         """
@@ -202,7 +203,7 @@ class Termination:
         if self.is_ordered and child.status is not None and self.stage is None:
             self.ask(child)
 
-    def is_order(self, info: "Any", child: "Child") -> bool:
+    def is_order(self, info: "struct_siginfo", child: "Child") -> bool:
         """Return whether the signal orders the end. SIGHUP from a process often means "reload";
         Ctrl-C is for the command.
         """

@@ -30,17 +30,17 @@ from solo.text.events import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
+    from solo.argv import Typed
     from solo.launcher import Run
 
-LIMIT = 30.0  # seconds
+NOTIFY_LIMIT = 30.0  # seconds
 
 
 class Notifier(Reporter):
     """The observer of --notify."""
 
-    def __init__(self, typed: "dict[str, Any]") -> None:
+    def __init__(self, typed: "Typed") -> None:
         super().__init__(typed)
         try:
             self.directory = posix.getcwdb()  # the launcher leaves it while the command runs
@@ -100,7 +100,7 @@ class Notifier(Reporter):
                 if self.run is not None and self.run.pair is not None:
                     self.run.pair.spare(stranger)
             if waits:
-                wait_end(watcher, LIMIT + 1, ENDING)
+                wait_end(watcher, NOTIFY_LIMIT + 1, ENDING)
         except OSError as error:
             self.report(f"cannot start: {error.strerror}")
         finally:
@@ -115,10 +115,10 @@ class Notifier(Reporter):
             pid = posix.fork()
             if pid == 0:
                 self.execute(event)
-            status = wait_end(pid, LIMIT)
+            status = wait_end(pid, NOTIFY_LIMIT)
             if status is None:
                 posix.killpg(pid, _signal.SIGKILL)
-                self.report(f"was killed: it ran for more than {LIMIT:.0f}s")
+                self.report(f"was killed: it ran for more than {NOTIFY_LIMIT:.0f}s")
             elif status:
                 code = posix.waitstatus_to_exitcode(status)
                 self.report(f"ended {describe_end(code, monotonic() - begin)}")
@@ -165,7 +165,7 @@ def is_first_of_unit(run: "Run | None") -> bool:
     return main == b"%d" % pid
 
 
-def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> "int | None":
+def wait_end(pid: int, seconds: float, orders: "tuple[int, ...]" = ()) -> "int | None":
     """Wait for a child, with SIGCHLD and `orders` blocked. Return its status; None after `seconds`
     or at an order.
     """

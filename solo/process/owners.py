@@ -46,7 +46,7 @@ def vouches(ticket: "Ticket", process: Process) -> bool:
         return False
 
 
-def find_origins(ticket: "Ticket") -> tuple[Origin, Origin]:
+def find_origins(ticket: "Ticket") -> "tuple[Origin, Origin]":
     """Return the origin of the record of `ticket`, which was read, and our own."""
     assert ticket.record is not None
     return ticket.record.origin, ticket.queue.origin

@@ -41,15 +41,18 @@ from solo.tickets import FileTicket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Iterable
     from typing import Any
 
+    from solo.contention.protocols import Hold
     from solo.identity import Process
+    from solo.launcher import Run
 
-LONGEST = 1 << 16  # bytes of a message
+LONGEST_MESSAGE = 1 << 16  # bytes of a message
 ANCILLARY = 256  # bytes: the descriptors of one hold
 INT = 4  # bytes of a descriptor in a message
-PATIENCE, PAUSE = 5.0, 0.001  # seconds, while too many descriptors are on their way
+SHARE_PATIENCE, SHARE_PAUSE = 5.0, 0.001  # seconds, while too many descriptors are on their way
 TOGETHER = 1.0  # seconds between two copies of a signal, which a program sent to each solo
 TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 
@@ -59,8 +62,8 @@ class End:
     get is dropped.
     """
 
-    def __init__(self, run: "Any", socket: "Any") -> None:
-        self.run = run
+    def __init__(self, run: "Run", socket: "socket") -> None:
+        self.run: Any = run  # an Observer has it, or None
         self.socket = socket
         self.descriptors: tuple[int, ...] = (socket.fileno(),)
 
@@ -74,7 +77,7 @@ class End:
         """Return the words and the descriptors of the next message; no words if there is none."""
         try:
             data, ancillary, _, _ = self.socket.recvmsg(
-                LONGEST, ANCILLARY, MSG_DONTWAIT | MSG_CMSG_CLOEXEC
+                LONGEST_MESSAGE, ANCILLARY, MSG_DONTWAIT | MSG_CMSG_CLOEXEC
             )
         except OSError:
             return [], []
@@ -90,7 +93,7 @@ class Lower(End, Observer):
     process.
     """
 
-    def __init__(self, run: "Any", socket: "Any", upper: "Process") -> None:
+    def __init__(self, run: "Run", socket: "socket", upper: "Process") -> None:
         super().__init__(run, socket)
         self.upper = upper
         self.has_stopped = False  # the command and, as far as we know, the upper process
@@ -108,7 +111,7 @@ class Lower(End, Observer):
         except OSError:
             pass  # it sees messages at the next signal, too
 
-    def begin(self, child: int, holds: "Iterable[Any]") -> None:
+    def begin(self, child: int, holds: "Iterable[Hold]") -> None:
         """Share the `holds` of the command, just before its exec. Raises OSError, SoloError."""
         posix.setsid()
         for hold in holds:
@@ -124,11 +127,11 @@ class Lower(End, Observer):
                 f"{self.run.names[0]}: pid {self.upper[0]}, which started this launcher, was killed"
             )
 
-    def share(self, hold: "Any") -> None:
+    def share(self, hold: "Hold") -> None:
         """Send the descriptors of a hold, and the name of its file. Raises OSError."""
         fds = b"".join([fd.to_bytes(INT, byteorder) for fd in hold.descriptors])
         word = b"hold " + hold.file.encode() if isinstance(hold, FileTicket) else b"hold"
-        deadline = monotonic() + PATIENCE
+        deadline = monotonic() + SHARE_PATIENCE
         while fds:
             try:
                 self.socket.sendmsg([word], [(SOL_SOCKET, SCM_RIGHTS, fds)], MSG_DONTWAIT)
@@ -139,7 +142,7 @@ class Lower(End, Observer):
                 if monotonic() >= deadline:
                     raise
             self.wake()
-            sleep(PAUSE)
+            sleep(SHARE_PAUSE)
 
     def spare(self, process: "Process") -> None:
         """Tell the upper one of a child that is no descendant of the command."""
@@ -159,7 +162,7 @@ class Lower(End, Observer):
         self.say("status", status)
         return False
 
-    def react(self, info: "Any", child: Child) -> None:
+    def react(self, info: struct_siginfo, child: Child) -> None:
         """Act on a signal, or on those that the upper one passes on; on one that came both ways
         only once.
         """
@@ -184,7 +187,7 @@ class Lower(End, Observer):
         if self.run.plan.no_orphan and not self.has_upper():
             child.termination.kill(child)
 
-    def is_copy(self, info: "Any", is_passed_on: bool) -> bool:
+    def is_copy(self, info: struct_siginfo, is_passed_on: bool) -> bool:
         """Return whether the same sender's signal has come the other way just before, as one to all
         processes does.
         """
@@ -195,7 +198,7 @@ class Lower(End, Observer):
         self.recent[key] = is_passed_on, now
         return False
 
-    def ended(self, run: "Any") -> None:
+    def ended(self, run: "Run") -> None:
         """Say how the run ended. The upper one then waits only for us, not for what we leave, as a
         watcher of --notify.
         """
@@ -236,7 +239,7 @@ class Upper(End):
 
     is_tree = True
 
-    def __init__(self, run: "Any", socket: "Any", lower: int, termination: Termination) -> None:
+    def __init__(self, run: "Run", socket: "socket", lower: int, termination: Termination) -> None:
         super().__init__(run, socket)
         self.lower = lower
         self.termination = termination
@@ -247,7 +250,7 @@ class Upper(End):
         self.end: int | None = None  # the status of waitpid(2) with which all ended
         self.began = 0.0  # on the monotonic clock
         self.unheard: list[
-            tuple[Any, bool]
+            tuple[struct_siginfo, bool]
         ] = []  # passed on and not answered yet; whether it was forwarded
 
     def stand_by(self) -> None:
@@ -278,7 +281,7 @@ class Upper(End):
 
     # --- as its pair------------------------------------------------------------------------------
 
-    def react(self, info: "Any", child: Child) -> None:
+    def react(self, info: struct_siginfo, child: Child) -> None:
         """Act on a signal: pass it on; stop with the command."""
         if child.termination is not self:
             return supervise.act(info, supervise.must_forward(info, child), child)
@@ -289,7 +292,7 @@ class Upper(End):
         if child.stopped_by:
             supervise.stop_too(child)
 
-    def pass_on(self, info: "Any", is_forwarded: bool, child: Child) -> None:
+    def pass_on(self, info: struct_siginfo, is_forwarded: bool, child: Child) -> None:
         if not is_forwarded and (child.pid == self.lower or info.si_signo not in ENDING):
             return
         if child.pid == self.lower or b"over" in self.heard:
@@ -393,7 +396,7 @@ class Upper(End):
             )
 
 
-def go_on_below(run: "Any") -> Lower:
+def go_on_below(run: "Run") -> Lower:
     """Return in the lower process of a Run whose record is that of the upper one. There, stand by,
     and end as the lower one. Raises SoloError, OSError.
     """

@@ -50,7 +50,7 @@ def find_unit(group: str) -> str:
     return ""
 
 
-def ask(scope: str, unit: str) -> list[str]:
+def ask(scope: str, unit: str) -> "list[str]":
     """Return systemctl's lines of KEY=VALUE about a unit; none if it does not answer."""
     import subprocess
 

@@ -78,7 +78,7 @@ def send(process: Process, signal: int) -> None:
         pass
 
 
-def find_roots(ticket: "Ticket") -> list[int]:
+def find_roots(ticket: "Ticket") -> "list[int]":
     """Return our pids of the processes under a hold: the command and its tree, or the program that
     holds it.
     """
@@ -94,7 +94,7 @@ def find_roots(ticket: "Ticket") -> list[int]:
     return find_here(ticket, record.child or record.launcher)
 
 
-def find_here(ticket: "Ticket", process: Process) -> list[int]:
+def find_here(ticket: "Ticket", process: Process) -> "list[int]":
     """Return [our pid of (pid, start)] in the record of `ticket`; [] if it is gone or the record is
     not believed.
     """
@@ -115,12 +115,12 @@ def is_holder(pid: int) -> bool:
         return False
 
 
-def find_children(pid: int) -> list[Process]:
+def find_children(pid: int) -> "list[Process]":
     """Return [(pid, start)] of the living children of `pid`."""
     return [(stat.pid, stat.start) for stat in read_all() if stat.parent == pid]
 
 
-def find_descendants(pid: int, besides: "Container[Process]" = ()) -> list[Process]:
+def find_descendants(pid: int, besides: "Container[Process]" = ()) -> "list[Process]":
     """Return [(pid, start)] of the living descendants of `pid`, without holders, and without
     `besides` and their descendants.
     """

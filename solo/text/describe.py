@@ -1,7 +1,5 @@
 """Words for people: holders, owners, commands, durations."""
 
-from __future__ import annotations
-
 import posix
 from itertools import accumulate
 from time import time
@@ -32,7 +30,7 @@ COMMAND_WIDTH = 60  # characters
 
 
 def describe_holders(
-    tickets: list[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True
+    tickets: "list[Ticket]", wanted: Claim, skips: "int | None" = None, is_expected: bool = True
 ) -> str:
     """Return `held for 3h12m by pid 4711 (backup.sh --full), usually 4m, 12 skips since: migration
     until noon`.
@@ -54,7 +52,7 @@ def describe_holders(
     return f"{text}{describe_note(tickets[0].record)}{describe_release(tickets[0])}"
 
 
-def find_usual_run(ticket: Ticket) -> Usual | None:
+def find_usual_run(ticket: "Ticket") -> "Usual | None":
     """Return the Usual of the command that holds by `ticket`, or will; None if it is not known.
     Never raises.
     """
@@ -66,16 +64,16 @@ def find_usual_run(ticket: Ticket) -> Usual | None:
     return find_usual(ticket.queue.base, record.shown_names[0], record.command)
 
 
-def runs_long(ticket: Ticket, usual: Usual) -> bool:
+def runs_long(ticket: "Ticket", usual: "Usual") -> bool:
     """Return whether the command of a hold runs long, of which that is `usual`."""
     return ticket.record is not None and time() - ticket.record.since > usual.long_after
 
 
-def describe_skips(skips: int | None) -> str:
+def describe_skips(skips: "int | None") -> str:
     return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
 
 
-def describe_own_skips(busy: Busy) -> str:
+def describe_own_skips(busy: "Busy") -> str:
     """Return `; this command line was skipped 6 times in a row` if more than the skips of the name
     say so, else "".
     """
@@ -87,12 +85,12 @@ def describe_own_skips(busy: Busy) -> str:
     return f"; this command line was skipped {times} times in a row"
 
 
-def describe_note(record: Record | Busy | None) -> str:
+def describe_note(record: "Record | Busy | None") -> str:
     """Return `: migration until noon`, or "" without a note or a record."""
     return f": {record.note}" if record is not None and record.note else ""
 
 
-def describe_release(ticket: Ticket) -> str:
+def describe_release(ticket: "Ticket") -> str:
     """Return ` (if it has ended: solo release nightly)` where somebody has to look, "" for any
     other ticket.
     """
@@ -117,12 +115,12 @@ def describe_release(ticket: Ticket) -> str:
     return f" (if it has ended: {who}solo release {quote_path(name)})"
 
 
-def describe_holder(ticket: Ticket) -> str:
+def describe_holder(ticket: "Ticket") -> str:
     """Return `held for 3h12m by pid 4711 (backup.sh --full): migration until noon`."""
     return describe_state(ticket) + describe_note(ticket.record) + describe_release(ticket)
 
 
-def describe_state(ticket: Ticket) -> str:
+def describe_state(ticket: "Ticket") -> str:
     """Return `held for 3h12m by pid 4711 (backup.sh --full)`, or the like for other tickets."""
     record = ticket.read_record()
     if record is None:
@@ -144,7 +142,7 @@ def describe_state(ticket: Ticket) -> str:
     return f"held for {span} by {describe_owner(ticket)}{path}{where}"
 
 
-def find_directory(ticket: Ticket) -> str | None:
+def find_directory(ticket: "Ticket") -> "str | None":
     """Return the working directory of a run without -n, whose name does not say in which project it
     is; None if unknown.
     """
@@ -162,7 +160,7 @@ def find_directory(ticket: Ticket) -> str | None:
     )  # a launcher leaves for / when its command runs
 
 
-def describe_owner(ticket: Ticket) -> str:
+def describe_owner(ticket: "Ticket") -> str:
     """Return `pid 4711 (backup.sh --full)`; of an orphan or a kept hold its process. Mark claims of
     another user.
     """
@@ -187,7 +185,7 @@ def describe_owner(ticket: Ticket) -> str:
     )
 
 
-def cut_command(words: Iterable[str]) -> str:
+def cut_command(words: "Iterable[str]") -> str:
     """Return the words on one line, cut to COMMAND_WIDTH, with an ellipsis."""
     text = escape(" ".join(words)[: COMMAND_WIDTH + 1])
     return text if len(text) <= COMMAND_WIDTH else text[: COMMAND_WIDTH - 1] + "…"
@@ -216,17 +214,17 @@ def format_rough(seconds: float) -> str:
     return format_span(seconds)
 
 
-def format_usual(median: float, span: Iterable[float] | None) -> str:
+def format_usual(median: float, span: "Iterable[float] | None") -> str:
     """Return what is usual: `4m`, or where runs spread `3m to 40m`."""
     return " to ".join(dict.fromkeys(map(format_rough, span or [median])))
 
 
-def describe_waited(seconds: float | None) -> str:
+def describe_waited(seconds: "float | None") -> str:
     """Return what the busy line adds after a wait: `; waited 30s`."""
     return f"; waited {format_span(seconds)}" if seconds else ""
 
 
-def format_span(seconds: float | None) -> str:
+def format_span(seconds: "float | None") -> str:
     """Return a duration as format_duration does, but a short one more exactly: 340ms, 1.7s."""
     if seconds is None or seconds < 0.9995:
         return "-" if seconds is None else f"{seconds * 1000:.0f}ms"

@@ -43,7 +43,7 @@ class Event:
     """
 
     def __init__(
-        self, kind: bytes, names: list[str], text: str, is_bad: bool, values: dict[str, str]
+        self, kind: bytes, names: "list[str]", text: str, is_bad: bool, values: "dict[str, str]"
     ) -> None:
         self.kind = kind
         self.names = names
@@ -59,7 +59,7 @@ class Reporter(Observer):
         self.typed = typed
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> "list[str]":
         """The names of the run; those that were typed if it has none yet."""
         names: list[str] = (self.run and self.run.names) or self.typed.get("name", [])
         return names
@@ -99,7 +99,7 @@ def make_end(run: "Run") -> Event:
     return Event(ENDED, run.names, text, values[OUTCOME] != OK, values)
 
 
-def make_refusal(error: SoloError, names: list[str]) -> Event:
+def make_refusal(error: SoloError, names: "list[str]") -> Event:
     """Return the event of a contender for which nothing ran, because of `error`."""
     kind, verb = (SKIPPED, "skipped") if isinstance(error, Busy) else (REFUSED, "not started")
     values = {OUTCOME: kind.decode(), STATUS: str(error.status)}
@@ -111,7 +111,7 @@ def make_refusal(error: SoloError, names: list[str]) -> Event:
     return Event(kind, names, f"{verb}: {text}", error.is_loud, values)
 
 
-def find_holder(busy: Busy) -> dict[str, str]:
+def find_holder(busy: Busy) -> "dict[str, str]":
     """Return the known values of the first holder, without a pid about which the ticket's owner is
     not believed.
     """

@@ -101,7 +101,7 @@ def explain_lock_file(word: str, following: str) -> str:
     )
 
 
-def explain_option(flag: str, known: Collection[str]) -> str:
+def explain_option(flag: str, known: "Collection[str]") -> str:
     """Return ` (HINT)` about the probable meaning of an option that is not `known`, or where the
     known ones are.
     """
@@ -121,13 +121,13 @@ def explain_option(flag: str, known: Collection[str]) -> str:
     return suggest(flag, known) or " (--help lists the options)"
 
 
-def report_earlier_spellings(words: list[str]) -> None:
+def report_earlier_spellings(words: "list[str]") -> None:
     """On a terminal print what find_earlier_spellings yields: not in the mail of cron."""
     for text in find_earlier_spellings(words) if os.isatty(2) else ():
         say(text)
 
 
-def find_earlier_spellings(words: Iterable[str]) -> Iterator[str]:
+def find_earlier_spellings(words: "Iterable[str]") -> "Iterator[str]":
     """Yield how an option among `words` is typed now that is the part of another."""
     flags = {word.partition("=")[0] for word in words}
     for option in LAUNCHER_OPTIONS:
@@ -136,7 +136,7 @@ def find_earlier_spellings(words: Iterable[str]) -> Iterator[str]:
             yield f"--{part.flag} is {part.title} now: --{option.flag} {option.metavar}"
 
 
-def suggest(word: str, words: Collection[str], prefix: str = "") -> str:
+def suggest(word: str, words: "Collection[str]", prefix: str = "") -> str:
     """Return ` (did you mean X?)` if one of `words` looks like `word`; else ""."""
     from difflib import get_close_matches
 
@@ -148,7 +148,7 @@ def suggest(word: str, words: Collection[str], prefix: str = "") -> str:
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 
-def warn_of_date(name: str, command: list[str]) -> None:
+def warn_of_date(name: str, command: "list[str]") -> None:
     """Warn if a name was made from a command with a date: runs of different days do not exclude
     each other.
     """

@@ -31,7 +31,7 @@ def describe_missing(name: "str | None") -> str:
     return f"this subcommand needs {library} (install: {describe_install(lacking)})"
 
 
-def describe_install(requirements: dict[str, str]) -> str:
+def describe_install(requirements: "dict[str, str]") -> str:
     """Return a command that installs libraries: the keys, Debian's packages, with apt, or the
     values with pip.
     """

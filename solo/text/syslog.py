@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PATH = "/dev/log"
 JOURNALD = "/run/systemd/journal/socket"
-LARGEST = (
+DATAGRAM_LIMIT = (
     100_000  # bytes of a datagram; the kernel's limit is net.core.wmem_default, usually twice that
 )
 MESSAGE_IDS = {
@@ -94,7 +94,7 @@ def format_fields(event: Event, priority: int) -> bytes:
         field = b"%b=%b\n" % (key, text)
         if b"\n" in text:  # then its length is in front
             field = b"%b\n%b%b\n" % (key, len(text).to_bytes(8, "little"), text)
-        if value and len(data) + len(field) <= LARGEST:
+        if value and len(data) + len(field) <= DATAGRAM_LIMIT:
             data += field
     return data
 

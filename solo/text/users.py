@@ -1,6 +1,6 @@
 """Names of users."""
 
-users: dict[int, str] = {}  # by uid
+users: "dict[int, str]" = {}  # by uid
 
 
 def find_user(uid: int) -> str:

@@ -23,7 +23,7 @@ def measure(text: str) -> int:
     return len(text) if text.isascii() else sum(measure_letters(text))
 
 
-def measure_letters(text: str) -> list[int]:
+def measure_letters(text: str) -> "list[int]":
     """Return the width of each character in cells: 0, 1 or 2."""
     from unicodedata import category, east_asian_width
 

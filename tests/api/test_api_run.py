@@ -15,8 +15,8 @@ import pytest
 from conftest import PATIENCE, do_when, finish, read_line, read_state, until, wait_dead
 
 import solo
-from solo.api.status_pipe import LIMIT, Report, read_last
-from solo.directories import LONGEST
+from solo.api.status_pipe import REPORT_LIMIT, Report, read_last
+from solo.directories import LONGEST_NAME
 
 
 def test_result_is_that_of_subprocess_run(files):
@@ -134,7 +134,7 @@ def test_busy_has_the_holders_in_any_directory(lab, files, monkeypatch):
 
 def test_busy_of_the_longest_name_is_whole(lab, files):
     name = "/".join(["x" * 240] * 8 + ["y" * 120])
-    assert len(name) == LONGEST
+    assert len(name) == LONGEST_NAME
     holder = lab.hold(name)
 
     with pytest.raises(solo.Busy) as busy:
@@ -146,7 +146,7 @@ def test_busy_of_the_longest_name_is_whole(lab, files):
 @pytest.mark.parametrize("error", [solo.NotExecutable, solo.Unreachable])
 def test_longest_message_is_sent_by_one_write(error):
     refusal = error("t" * 100_000)
-    refusal.name = "n" * LONGEST
+    refusal.name = "n" * LONGEST_NAME
     reader, writer = os.pipe()
 
     Report(writer).refused(refusal)
@@ -155,7 +155,7 @@ def test_longest_message_is_sent_by_one_write(error):
     assert len(message) <= select.PIPE_BUF and read_last(message) == (
         error.__name__,
         refusal.name,
-        "t" * LIMIT,
+        "t" * REPORT_LIMIT,
     )
     os.close(reader)
     os.close(writer)

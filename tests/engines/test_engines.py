@@ -588,7 +588,7 @@ def plain(fleet, host):
 
 def test_history_keeps_the_last_outcomes_of_each_name(fleet):
     need(fleet.server, "has_history")
-    fleet.lab.hasten("solo.engines.engine.KEPT", 2)
+    fleet.lab.hasten("solo.engines.engine.OUTCOMES_KEPT", 2)
     nested = f"{fleet.job}/0"
 
     for name, status in ((nested, 1), *((fleet.job, status) for status in range(5))):

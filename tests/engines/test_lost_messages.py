@@ -15,7 +15,7 @@ from fleet import describe, find_children
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS, serve
 
-from solo.engines.acquire import DELAY, LOOK_AGAIN, TIMEOUT
+from solo.engines.acquire import DELAY, ORDER_POLL, TIMEOUT
 
 pytestmark = [pytest.mark.long, pytest.mark.full]
 
@@ -164,7 +164,7 @@ def test_signal_may_delay_the_end_by_less_than_a_second():
     """As the manual promises. The tests below show that this delay is what counts, not the longer
     time of a call.
     """
-    assert LOOK_AGAIN + DELAY < 0.9
+    assert ORDER_POLL + DELAY < 0.9
     assert 2 * TIMEOUT <= DELAY  # a call and its repetition
 
 

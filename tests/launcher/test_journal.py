@@ -325,7 +325,7 @@ SMALL = 1 << 17
 
 def write_many(directory, number, count):
     journal_files.SIZE_LIMIT = SMALL
-    journal_files.LARGEST = files.READ_LIMIT = (
+    journal_files.JOURNAL_LIMIT = files.READ_LIMIT = (
         SMALL * 1000
     )  # seven writers may go on while one rotates
     for at in range(count):

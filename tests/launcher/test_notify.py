@@ -241,7 +241,7 @@ def test_failed_notification_is_in_the_history_only(lab, line, reason):
 
 
 def test_hanging_notification_is_killed_with_its_group(lab, notes, ended):
-    lab.hasten("solo.process.notify.LIMIT", 1)
+    lab.hasten("solo.process.notify.NOTIFY_LIMIT", 1)
     lab.run(
         "--notify",
         "trap '' TERM; sleep 600 & echo $$ >>$LAB/notes; echo $! >>$LAB/notes; wait",

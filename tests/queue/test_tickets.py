@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import STEPPED, count_injected, finish, inject, kill, reboot, until, wait_dead
 
-from solo.gate import BOOT_AT, DIGITS, LARGEST
+from solo.gate import BOOT_AT, DIGITS, LARGEST_NUMBER
 
 GARBAGE = [
     b"",
@@ -73,7 +73,7 @@ def test_number_of_a_live_ticket_is_not_used_again(lab):
     counter = 5 * 10**17
     holders = [lab.hold("job", "--shared") for _ in range(2)]
     for ticket, number in zip(
-        list((lab.directory / "job").glob(".hold.*")), (counter + 1, LARGEST)
+        list((lab.directory / "job").glob(".hold.*")), (counter + 1, LARGEST_NUMBER)
     ):
         ticket.rename(ticket.with_name(f".hold.{number:0{DIGITS}d}"))
     (lab.directory / "job/.gate").write_bytes(b"%0*d\n" % (DIGITS, counter))

@@ -215,7 +215,7 @@ def check_gate(data: bytes):
     counter, *skips = (int(line[1]) if line else None for line in lines)
     same(
         filled.read_counter(),
-        counter if counter is not None and counter + 1 < gate.LARGEST else None,
+        counter if counter is not None and counter + 1 < gate.LARGEST_NUMBER else None,
     )
     same(list(filled.read_skips()), [count or 0 for count in skips])
     boot = BOOT_LINE.fullmatch(data[gate.BOOT_AT :][: gate.BOOT_SIZE])
@@ -253,5 +253,5 @@ def trip_gate(rng):
         expect(
             int(taken) > max(newest, counter or 0) and tickets.is_ticket(".hold." + taken), taken
         )
-        same(filled.read_counter(), int(taken) if int(taken) + 1 < gate.LARGEST else None)
+        same(filled.read_counter(), int(taken) if int(taken) + 1 < gate.LARGEST_NUMBER else None)
         expect_unchanged_by_load(filled)

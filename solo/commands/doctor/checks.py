@@ -26,7 +26,7 @@ from solo.commands.lookup import open_existing
 from solo.commands.states import MOST_REASONS, Job, examine_all, read_clock
 from solo.contention.addresses import list_addresses
 from solo.contention.judge import Look
-from solo.contention.period import FILE as ONCE
+from solo.contention.period import ONCE_FILE as ONCE
 from solo.directories import PRIVATE, STICKY, Directory, find_base, find_home_place
 from solo.errors import SoloError
 from solo.gate import GATE

@@ -14,7 +14,7 @@ from time import monotonic
 
 from solo.engines.engine import (
     FIRST_COME,
-    KEPT,
+    OUTCOMES_KEPT,
     Entry,
     EntryRecord,
     Gone,
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
 FAILOVER = "a failover that loses the last commits forgets locks"
-LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
-SHORTEST_WAIT = 0.01  # seconds
+POOLED_POLL = 0.5  # seconds: no notification passes a pooler
+EXPIRY_MARGIN = 0.01  # seconds
 LOOK_SELDOM = 4.0, 8.0  # seconds: an administrator who deletes a row notifies no waiter
 TABLE = "solo_lock"  # the one that we propose
 # In a statement on which a lock depends: its commit waits for the disk.
 SYNCED = "set_config('synchronous_commit', 'on', true) is not null"
 PROBE = "select 1 from TABLE limit 0"
-ONCE = ""  # the owner of the row with the last period of a name
-COLUMNS = (
+ONCE_OWNER = ""  # the owner of the row with the last period of a name
+LOCK_COLUMNS = (
     "number bigint generated always as identity primary key, name text not null, owner text not "
     "null, expires timestamptz,"
     " asked text, note text not null, unique (name, owner)"
@@ -98,7 +98,7 @@ class PostgreSQL(Engine):
         if self.is_missing and self.is_view:
             return
         if self.is_missing:
-            self.create(self.table, COLUMNS, problem)
+            self.create(self.table, LOCK_COLUMNS, problem)
         # Probe again: another contender may have created the table since.
         problem = problem and self.attempt(PROBE)
         if problem:
@@ -128,7 +128,7 @@ class PostgreSQL(Engine):
     def refuse(self, error: "SoloError | None") -> SoloError:
         """Return `error` with the SQL that makes our tables, for an administrator to run."""
         [[role]] = self.ask("select quote_ident(current_user)")
-        tables = ((self.table, COLUMNS), (self.log, LOG_COLUMNS))
+        tables = ((self.table, LOCK_COLUMNS), (self.log, LOG_COLUMNS))
         made = "".join(
             f"create table if not exists {table} ({columns}); " for table, columns in tables
         )
@@ -297,9 +297,9 @@ class PostgreSQL(Engine):
                 )
                 if not rows or [row[:-1] for row in rows] != seen:
                     return True
-                pause = LOOK_AGAIN if self.link.is_pooled else pick_between(*LOOK_SELDOM)
+                pause = POOLED_POLL if self.link.is_pooled else pick_between(*LOOK_SELDOM)
                 self.look_due = monotonic() + min(
-                    pause, min(float(row[-1]) for row in rows) + SHORTEST_WAIT
+                    pause, min(float(row[-1]) for row in rows) + EXPIRY_MARGIN
                 )
             if monotonic() >= deadline:
                 return False
@@ -335,7 +335,7 @@ class PostgreSQL(Engine):
     def read_once(self, name: str) -> "tuple[bytes, object]":
         if self.is_missing:
             return b"", None
-        known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE)
+        known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE_OWNER)
         return (known[0][0].encode(), known[0][0]) if known else (b"", None)
 
     def write_once(self, name: str, version: object, text: bytes) -> bool:
@@ -344,12 +344,12 @@ class PostgreSQL(Engine):
                 "insert into TABLE (name, owner, note) select $1, $2, $3 where SYNCED on "
                 "conflict do nothing returning 1"
             )
-            return bool(self.ask(added, name, ONCE, text.decode()))
+            return bool(self.ask(added, name, ONCE_OWNER, text.decode()))
         changed = (
             "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 and "
             "SYNCED returning 1"
         )
-        return bool(self.ask(changed, name, ONCE, text.decode(), version))
+        return bool(self.ask(changed, name, ONCE_OWNER, text.decode(), version))
 
     def log_outcome(self, name: str, number: int, text: bytes) -> None:
         # A snapshot: the deletion does not see the new row.
@@ -357,7 +357,7 @@ class PostgreSQL(Engine):
             f"with added as (insert into {self.log} values ($1, $2, $3) on conflict do nothing)"
             f" delete from {self.log} where name = $1 and number <= (select number from {self.log} "
             "where name = $1"
-            f" order by number desc limit 1 offset {KEPT - 1})"
+            f" order by number desc limit 1 offset {OUTCOMES_KEPT - 1})"
         )
         error = self.attempt(change, name, number, text.decode())
         if error and self.has(self.log):

@@ -24,7 +24,7 @@ LONGEST_POLL = 1e6  # seconds
 # The limits of tcp(7). TCP_USER_TIMEOUT decides how long a silent session lives, not the number of
 # probes.
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
-LONGEST = (1 << 31) - 1  # milliseconds; an int
+MOST_MILLISECONDS = (1 << 31) - 1  # milliseconds; an int
 # Sets the session unless a pooler, whose pid is another one, shares it with other clients. The join
 # leaves out what the server does not have.
 OPENING = (
@@ -75,7 +75,7 @@ class Link:
             "keepalives_idle": max(1, min(int(ttl / 3), LONGEST_IDLE)),
             "keepalives_interval": 1,
             "keepalives_count": min(int(ttl) + 2, MOST_PROBES),
-            "tcp_user_timeout": min(int(ttl * 1000), LONGEST),
+            "tcp_user_timeout": min(int(ttl * 1000), MOST_MILLISECONDS),
             "client_encoding": "UTF8",
         }
         self.settings = {key: value for key, value in known.items() if value is not None}

@@ -17,7 +17,7 @@ from solo.engines.s3.sign import Keys, format_query
 from solo.errors import SoloError, Unreachable
 from solo.kernel import find_home
 
-LARGEST = 1 << 20  # bytes of a file or an answer
+FILE_LIMIT = 1 << 20  # bytes of a file or an answer
 CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
 ROLES = "/latest/meta-data/iam/security-credentials/"
 TOKEN_LIFE = "21600"  # seconds
@@ -80,7 +80,7 @@ def read_ini(path: str) -> "dict[str, dict[str, str]]":
     """Return the sections of a file, none if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return parse_ini(file.read(LARGEST).decode(errors="replace"))
+            return parse_ini(file.read(FILE_LIMIT).decode(errors="replace"))
     except OSError:
         return {}
 
@@ -156,7 +156,7 @@ def make_missing(why: str) -> SoloError:
 def read_token(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            return file.read(LARGEST).decode("latin-1").strip()
+            return file.read(FILE_LIMIT).decode("latin-1").strip()
     except OSError as error:
         raise SoloError(f"cannot read {path}: {error.strerror}") from None
 
@@ -287,7 +287,7 @@ def fetch(
         try:
             connection.request(method, slash + path or "/", body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read(LARGEST)
+            return answer.status, answer.read(FILE_LIMIT)
         finally:
             one.close()
     except (OSError, ValueError) as error:

@@ -13,13 +13,13 @@ import posix
 from solo.engines import json
 from solo.engines.engine import RENEWALS
 from solo.engines.fields import NamedTuple
-from solo.engines.lease import LONGEST, RATE
+from solo.engines.lease import LONGEST_TTL, RATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VERSION = 1
+DOCUMENT_VERSION = 1
 MISSED = 3  # periods without a renewal of an entry that waits
 FIELDS = (
     ("owner", str),
@@ -78,13 +78,13 @@ class Document(NamedTuple):
     def format(self) -> str:
         queue = [dict(zip(Stored._fields, stored)) for stored in self.queue]
         known = {**dict(zip(self._fields, self)), "queue": queue}
-        return json.dumps({"solo": VERSION, "write": posix.urandom(8).hex(), **known})
+        return json.dumps({"solo": DOCUMENT_VERSION, "write": posix.urandom(8).hex(), **known})
 
 
 def parse_document(data: bytes) -> Document:
     """Return the Document in `data`. Raises ValueError, LookupError, TypeError, RecursionError."""
     known = json.loads(data)
-    if known["solo"] != VERSION:
+    if known["solo"] != DOCUMENT_VERSION:
         raise ValueError("written by another version of solo")
     queue = tuple(parse_stored(value) for value in known["queue"])
     if sorted(stored.number for stored in queue) != [stored.number for stored in queue]:
@@ -106,7 +106,7 @@ def parse_stored(value: "json.Object") -> Stored:
         expect(bool, value.get("waits", False)),
     )
     stored = Stored(ttl=ttl, renewed=renewed, record=value["record"], waits=waits, **known)
-    if not 0 < stored.ttl <= LONGEST or not abs(stored.renewed) < float("inf"):
+    if not 0 < stored.ttl <= LONGEST_TTL or not abs(stored.renewed) < float("inf"):
         raise ValueError("not a time")
     return stored
 

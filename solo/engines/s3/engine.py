@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from solo.engines.queue import Wait
     from solo.engines.s3.objects import Change
 
-PROBE = ".probe-"  # no name starts with a dot
+PROBE_PREFIX = ".probe-"  # no name starts with a dot
 POLL = (0.5, 1.5)  # seconds; random, so that waiters do not all ask at once
 SELDOM = 10  # times as seldom a waiter asks at most
 
@@ -122,7 +122,7 @@ class S3(queue.Engine):
             deadline, yields = sent + self.period, self.yields
         if not self.joined:
             self.objects.repeat(
-                deadline, "GET", self.objects.prefix + PROBE, {}
+                deadline, "GET", self.objects.prefix + PROBE_PREFIX, {}
             )  # `solo doctor` measures it
         asker = ""
         for name in self.joined:
@@ -396,7 +396,7 @@ class S3(queue.Engine):
         return self.objects.change(name, change).document.once == new
 
     def examine(self) -> "list[tuple[str, str]]":
-        key = f"{self.objects.prefix}{PROBE}{make_word()}"
+        key = f"{self.objects.prefix}{PROBE_PREFIX}{make_word()}"
         losses, proof = self.objects.race(key), f"{1 + RATE:g} times the ttl"
         notes = [
             ("ok", f"conditional writes: of {2 * losses} racing PUTs {losses} were refused"),

@@ -18,7 +18,7 @@ from solo.engines.s3.sign import Keys, quote, sign
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import read_boot_clock
 
-LARGEST = 1 << 22  # bytes of an answer
+BODY_LIMIT = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
 EARLY = 300.0  # seconds before their end the keys are read again
 PATIENCE, REST = 30.0, 5.0  # seconds: for reading keys without a lease; between two readings
@@ -218,8 +218,8 @@ class Store:
             connection.sock.deadline = deadline
             connection.request(method, f"{path}?{query}" if query else path, body, signed)
             answer = connection.getresponse()
-            data = answer.read(LARGEST)
-            if len(data) >= LARGEST:
+            data = answer.read(BODY_LIMIT)
+            if len(data) >= BODY_LIMIT:
                 raise ValueError("the answer is too long")
             date = find_http_date(answer.headers)
             self.clock = self.clock if date is None else date - read_boot_clock()

@@ -15,7 +15,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.engines.engine import (
     FIRST_COME,
-    KEPT,
+    OUTCOMES_KEPT,
     RESTORED,
     Entry,
     EntryRecord,
@@ -294,7 +294,10 @@ class ZooKeeper(Engine):
         path = self.make_path(name, f"/{LOGS}")
         self.create(f"{path}/{number:020d}", text, PERSISTENT)
         self.session.ask(
-            *(zk.Delete(f"{path}/{old}", ANY) for old in sorted(self.list_children(path))[:-KEPT])
+            *(
+                zk.Delete(f"{path}/{old}", ANY)
+                for old in sorted(self.list_children(path))[:-OUTCOMES_KEPT]
+            )
         )
 
     def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":

@@ -56,7 +56,7 @@ BY_DIGEST = " other than by digest (solo has no SASL: allow digest, or name othe
 EVENT, AUTH = -1, -4  # instead of the number of a request
 NO_PASSWORD = bytes(16)
 MESSAGE_LIMIT = 1 << 26  # bytes; jute.maxbuffer is 1 MB
-LONGEST = (1 << 31) - 1  # milliseconds; an int
+MOST_MILLISECONDS = (1 << 31) - 1  # milliseconds; an int
 BROKEN = (
     OSError,
     struct.error,
@@ -146,7 +146,7 @@ class Session:
             Connect(
                 0,
                 self.zxid,
-                min(round(self.ttl * 1000), LONGEST),
+                min(round(self.ttl * 1000), MOST_MILLISECONDS),
                 self.number,
                 self.password,
                 False,
