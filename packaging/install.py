@@ -24,11 +24,13 @@ sys.path.insert(0, str(ROOT))
 import solo  # noqa: E402
 from solo.commands.doctor.daemon import CRON_PATH  # noqa: E402
 from solo.generate import bundle  # noqa: E402
+from solo.options import USERS_PLACE  # noqa: E402
 from solo.text import missing  # noqa: E402
 
 MADE = "made-directories"  # in lib/solo: those that `make uninstall` removes if they are empty
 NAMES = ["python3", "/usr/bin/python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]
 NOBODY = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+FOR_ALL = ("/usr/local", "/usr")  # prefixes in the PATH of all accounts
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 COMPLETIONS = {
     "solo.bash": "bash-completion/completions/solo",
@@ -353,10 +355,24 @@ def install(prefix: str, stage: str, typed: str):
         tree.undo()
         raise
     say(f"installed {prefix}/bin/solo")
+    if not (stage or os.geteuid()) and prefix in FOR_ALL:
+        make_places(f"{prefix}/bin/solo")
     if not stage and f"{prefix}/bin" not in os.environ.get("PATH", "").split(":"):
         say(f'not in PATH yet: export PATH="{prefix}/bin:$PATH"')
     if not stage and f"{prefix}/bin" not in CRON_PATH.split(":"):
         say(f"a crontab needs this line, above its jobs: PATH={prefix}/bin:{CRON_PATH}")
+
+
+def make_places(script: str):
+    """Make places for the names of accounts without a home, as www-data: cron runs jobs as these."""
+    made = subprocess.run(
+        [script, "doctor", "--fix"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    users = [line.partition(":")[0] for line in made.stdout.splitlines()]
+    if users:
+        say(f"made places in {USERS_PLACE} for {', '.join(users)}, which have no home directory")
+    if made.stderr:
+        say(made.stderr.rstrip())
 
 
 def remove(place: str):
@@ -375,7 +391,9 @@ def uninstall(prefix: str, stage: str, typed: str):
     for path in sorted(made, key=len, reverse=True):
         with contextlib.suppress(OSError):
             os.rmdir(stage + path)
-    say(f"removed {prefix}/bin/solo; history stays in /var/lib/solo (root) and ~/.local/state/solo")
+    say(
+        f"removed {prefix}/bin/solo; history stays in /var/lib/solo (root), {USERS_PLACE} and ~/.local/state/solo"
+    )
 
 
 def end(number: int, _):

@@ -57,7 +57,7 @@ _solo_find_flags() {
     metrics) flags='--dir --via --output' names=names ;;
     top) flags='--dir --via' names=names ;;
     clean) flags='--dir --generated --history' names=names ;;
-    doctor) flags='--dir --via --crontab --unit --json' names=files ;;
+    doctor) flags='--dir --via --crontab --unit --fix --json' names=files ;;
     *) return 1 ;;
     esac
 }

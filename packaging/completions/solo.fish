@@ -114,5 +114,6 @@ complete -c solo -n '__fish_seen_subcommand_from doctor' -l dir -x -a '(__fish_c
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l via -x -a 'file socket' -d 'Lock backend: file, socket, engine URL or name'
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l crontab -d 'Check crontabs: FILEs, or those of cron'
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l unit -d 'Check units: FILEs, names, or the local ones'
+complete -c solo -n '__fish_seen_subcommand_from doctor' -l fix -d 'Make places for users without a home'
 complete -c solo -n '__fish_seen_subcommand_from doctor' -l json -d 'Print a JSON array'
 # end

@@ -287,15 +287,23 @@ def clean(
 @subcommand(
     "Check the machine, crontabs or units",
     "Check that this machine and user, and with --via the engine, have all that solo needs; with "
-    "--crontab or --unit check FILEs, see solo(7). The status is 1 if a check fails.",
+    "--crontab or --unit check FILEs, see solo(7). The status is 1 if a check fails. With --fix, "
+    "as root, make a place for the names of the given users, else of all without a home directory "
+    "of their own.",
 )
 def doctor(
     names: list[str] = declare_names(
-        "Crontabs or units, or directories of them; - is standard input.", "[FILE]..."
+        "Crontabs or units, or directories of them; - is standard input. With --fix users.",
+        "[FILE]...",
     ),
     dir: str = DIRECTORY,
     via: str = BACKEND,
-    crontab: bool = declare("crontab", "Check crontabs: FILEs, or those of cron"),
+    crontab: bool = declare(
+        "crontab", "Check crontabs: FILEs, or those of cron", excludes=("unit", "fix")
+    ),
     unit: bool = declare("unit", "Check units: FILEs, names, or the local ones"),
+    fix: bool = declare(
+        "fix", "Make places for users without a home", excludes=("unit", "dir", "via", "json")
+    ),
     json: bool = JSON,
 ) -> None: ...

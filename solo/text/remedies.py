@@ -37,6 +37,8 @@ DYNAMIC = range(61184, 65520)  # uids of DynamicUser=: another service gets them
 def explain_no_home(uid: int) -> str:
     """Return the reason why there is no default directory of names for a user, and a remedy."""
     remedy = f"{give_place(uid)}; or use --dir or SOLO_DIR"
+    if find_user(uid) == str(uid):  # without an account, as in a container
+        remedy = f"{give_place(uid)}; or {NO_FILE}; or use --dir or SOLO_DIR"
     if uid in DYNAMIC and is_in_unit():
         remedy = f"in a unit: {DYNAMIC_UNIT.format('NAME', 'NAME')}"
     return f"cannot find a place for names: uid {uid} has no home directory ({remedy})"
@@ -114,7 +116,11 @@ def blame(found: str, asked: object, path: str) -> str:
     home, remedy = find_home(uid), f"as root: chown -R {uid} {quote_path(real)}"
     if owner == OVERFLOW and find_outside() is not None:
         return f"it belongs to a user that this user namespace lacks ({ELSEWHERE})"
-    if asked:
+    if asked and not owner and (real == ROOT_PLACE or os.path.ismount(real)):
+        # Another owner would lock out the host's root, and stop all of its jobs.
+        ours = f"{USERS_PLACE}/{uid}"
+        remedy = f"on the host, {give_place(uid)}; then mount {ours} here instead"
+    elif asked:
         remedy = f"if it should be ours, {remedy}"
     elif real == home:
         remedy = give_place(uid)

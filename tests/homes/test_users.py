@@ -7,6 +7,7 @@ A user without a home of its own gets one by the line that solo prints for root.
 import re
 
 import pytest
+from conftest import PATIENCE
 from home import find_remedy, install_launcher, make_machine  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
@@ -95,3 +96,79 @@ def test_views_doctor_and_clean_know_the_place(machine):
     assert machine.solo(33, *RUN)[2].endswith(
         ": it is a link to /var/lib/solo-users/33, which does not exist\n"
     )
+
+
+def list_places(machine):
+    return machine.type("cd /var/lib/solo-users && stat -c '%n %u %a' * || true").splitlines()
+
+
+def test_doctor_fix_makes_places_for_accounts_without_a_home(machine):
+    """Never for nobody, which many share, nor beside names that an account has."""
+    machine.type("echo 'late:x:3003:3003::/home/late:/bin/sh' >>/etc/passwd")
+    machine.type("echo 'kept:x:3004:3004::/home/kept:/bin/sh' >>/etc/passwd")
+    machine.type("mkdir -p /home/kept/.local/state/solo")
+    assert machine.solo(33, *RUN)[0] == 125
+
+    status, out, err = machine.solo(0, "doctor", "--fix")
+
+    assert (status, err) == (0, "")
+    assert "www-data: names live in /var/lib/solo-users/33 now\n" in out
+    places = list_places(machine)
+    assert {"33 33 700", "3002 3002 700", "3003 3003 700"} <= {*places}
+    assert {"0", "3001", "3004", "65534"}.isdisjoint(place.split()[0] for place in places)
+    assert machine.solo(33, *RUN)[:2] == (0, "ran\n")
+    assert machine.solo(0, "doctor", "--fix") == (0, "", "") and list_places(machine) == places
+
+
+def test_doctor_fix_refuses_to_move_names_while_a_job_runs(machine):
+    holder = machine.start(
+        3001, machine.launcher, "-n", "job", "--", "sh", "-c", "echo; read line", HOME="/elsewhere"
+    )
+    holder.stdin.write("")
+    holder.stdout.readline()
+
+    status, out, err = machine.solo(0, "doctor", "--fix", "alice")
+
+    assert (status, out, list_places(machine)) == (125, "", [])
+    assert err.startswith(
+        "solo: alice: cannot move its names: /home/alice/.local/state/solo/job/.hold."
+    )
+    assert machine.solo(3001, *RUN)[0] == 75
+    holder.communicate("\n", timeout=PATIENCE)
+    assert machine.solo(0, "doctor", "--fix", "alice")[0] == 0
+    assert machine.solo(3001, *RUN)[0] == 0 and list_places(machine) == ["3001 3001 700"]
+
+
+@pytest.mark.parametrize(
+    "uid, user, reason",
+    [
+        (
+            0,
+            "nobody",
+            "nobody: cannot make a place for its names: too many services share this account",
+        ),
+        (0, "root", "root: cannot make a place for its names: root has one"),
+        (0, "nosuch", "nosuch: this machine has no such user"),
+        (3001, "alice", "only root can make places for names (as root: solo doctor --fix)"),
+    ],
+)
+def test_doctor_fix_refuses_users(machine, uid, user, reason):
+    assert machine.solo(uid, "doctor", "--fix", user) == (125, "", f"solo: {reason}\n")
+
+
+def test_uid_without_account_in_a_container_of_the_hosts_root_gets_a_line_that_works(machine):
+    """Chowning the mounted /run/solo would lock out the host's root."""
+    machine.type("mkdir /run/solo && mount -t tmpfs -o mode=700 tmpfs /run/solo")
+
+    status, out, err = machine.solo(12345, *RUN, SOLO_DIR="/run/solo")
+
+    assert (status, out) == (125, "") and "chown" not in err
+    [line, place] = re.search(
+        r"\(on the host, as root: (.*); then mount (.*) here instead\)", err
+    ).groups()
+    machine.type(f"{line} && mount --bind {place} /run/solo")
+    assert machine.solo(12345, *RUN, SOLO_DIR="/run/solo")[:2] == (0, "ran\n")
+    machine.type(f"umount /run/solo; rm -r {place}")
+    _, _, err = machine.solo(12345, *RUN)
+    assert "without a file: --via socket" in err
+    assert machine.solo(12345, "--via", "socket", *RUN)[:2] == (0, "ran\n")

@@ -751,13 +751,14 @@ def test_doctor_names_the_path_of_solo_if_cron_does_not_find_it(lab):
     )
 
 
+SOCKET = "without a file: --via socket, in every run of the name"
 GIVE = "as root: install -d -m 700 -o {0} /var/lib/solo-users/{0}"
 
 
 @pytest.mark.root
 @pytest.mark.parametrize(
     "uid, first",
-    [(12345, f"{GIVE}; or use --dir or SOLO_DIR"), (NOBODY, GIVE), (4242, None)],
+    [(12345, f"{GIVE}; or {SOCKET}; or use --dir or SOLO_DIR"), (NOBODY, GIVE), (4242, None)],
     ids=["no-user", "no-home", "empty-home"],
 )
 @pytest.mark.tool("unshare", "mount", "setpriv")

@@ -17,8 +17,10 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     """Print the findings; with --json as {check, state, text}. Return 1 if a check fails. Raises
     UsageError.
     """
-    if "crontab" in options and "unit" in options:
-        raise UsageError("--crontab and --unit exclude each other")
+    if "fix" in options:
+        from solo.commands.doctor import accounts
+
+        return accounts.run(names)
     if "crontab" in options or "unit" in options:
         from solo.commands.doctor import jobs
 
