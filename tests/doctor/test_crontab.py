@@ -154,6 +154,17 @@ KEPT = [
     ("[ -f /run/x.lock ] || job.sh", "stale"),
     ("test -e /run/x.lock && exit; echo $$ > /run/x.lock; job.sh; rm /run/x.lock", "stale"),
     ("if [ ! -x /var/lock/x ]; then job.sh; fi", "stale"),
+    # nothing is started
+    ("ps aux | grep '[X]' && echo gone | mail -s x root", ""),
+    ("pgrep x || echo 'not running'", ""),
+    ("pgrep x >/dev/null || { echo no | logger; exit 1; }", ""),
+    ("pidof x 2>&1 >/dev/null || ( export D=/x && x & )", "race"),
+    # programs found through a variable
+    ('"$TOOLS/bin/run-with-lockfile.sh" -n LOCK job', "wrapper"),
+    ("$TOOLS/run-with-lockfile.sh -n LOCK job", "wrapper"),
+    ('"$HOME/bin/solo" -n x', "!usage"),
+    ("~/bin/solo -n x -- job.sh", ""),
+    ('"$HOME/bin/solo" --slots 2 --take 1 -n x -- job.sh', "option"),
     # wrappers that are not known
     ("cronlock job.sh", "wrapper"),
     ("/opt/lock-wrapper -t 5 job.sh", "wrapper"),
@@ -586,6 +597,71 @@ def test_a_field_is_refused_as_crontab_of_debian_refuses_it(tmp_path):
     assert found == expected and {*found.values()} == {True, False}
 
 
+@pytest.mark.tool("crontab")
+def test_a_field_is_refused_as_cronie_refuses_it(tmp_path):
+    version = subprocess.run(["crontab", "-V"], capture_output=True, text=True)
+    if not (version.stdout + version.stderr).startswith("cronie"):
+        pytest.skip("needs the crontab of cronie")
+    words = {*WORDS, "5~", "~5", "~", "9~5", "5~7/2", "fri-sun", "fri-sun/2", "1-2-3", "a~b", "*/"}
+    found, expected = {}, {}
+    for times in [
+        " ".join([*["*"] * at, word, *["*"] * (4 - at)]) for at in range(5) for word in words
+    ]:
+        (tmp_path / "tab").write_text(f"{times} true\n")
+        check = subprocess.run(["crontab", "-T", tmp_path / "tab"], capture_output=True)
+        expected[times] = check.returncode != 0
+        found[times] = bool(cron_rules.refuse_times(times, cron_rules.CRONIE))
+
+    assert found == expected and {*found.values()} == {True, False}
+
+
+def test_cronie_skips_the_line_and_debian_the_file(tmp_path, monkeypatch):
+    text, file = (
+        "61 * * * * root job\n@every_minute root job\n@daily nobody-here job\n@daily root a",
+        tmp_path / "a.b",
+    )
+    file.write_text(text)
+    monkeypatch.setattr(crontab, "SYSTEM_DIRECTORY", str(tmp_path))
+    found = {}
+    for cron in (cron_rules.DEBIAN, cron_rules.CRONIE, cron_rules.BUSYBOX):
+        monkeypatch.setattr(crontab, "find_cron", lambda: cron)
+        rows = jobs.describe(list(crontab.parse_crontab(Source(str(file), text, True, ME, True))))
+        found[cron] = [
+            one["text"] for row in rows for one in row["findings"] if one["state"] == "fails"
+        ]
+
+    debian, cronie = found[cron_rules.DEBIAN], found[cron_rules.CRONIE]
+    assert [" ignores " in text for text in debian] == [True] * 4 and " characters " in debian[3]
+    assert [" skips this line" in text for text in cronie[:3]] == [True] * 3
+    assert cronie[3:] == ["cron ignores this line, the last one, has no newline (add one)"]
+    assert found[cron_rules.BUSYBOX] == ["cron refuses 61 as minute"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode, reason", [(0o755, "its mode"), (0o646, "other users"), (0o600, "")])
+def test_a_file_is_refused_as_cronie_refuses_it(tmp_path, mode, reason):
+    (tmp_path / "a.b").touch()
+    (tmp_path / "a.b").chmod(mode)
+    (tmp_path / "c").hardlink_to(tmp_path / "a.b")
+
+    said = cron_rules.refuse_file(str(tmp_path / "a.b"), True, cron_rules.CRONIE)
+
+    assert said.startswith(reason) and bool(said) == bool(reason)
+
+
+def test_a_crontab_in_the_place_of_busybox_is_that_of_a_user_without_percent_signs(tmp_path):
+    place = tmp_path / "etc/crontabs"
+    place.mkdir(parents=True)
+    (place / "root").write_text('@daily job.sh "$(date +%F)"\n')
+    (tmp_path / "root").write_text('@daily job.sh "$(date +%F)"\n')
+    [[own], [copy]] = [
+        list(crontab.parse_crontab(crontab.read_source(str(folder / "root"))))
+        for folder in (place, tmp_path)
+    ]
+
+    assert (own.user, own.advice.findings) == ("root", ()) and copy.advice.findings
+
+
 REFUSED_BY_CRON = {
     # Of a line, in a copy and where Debian's cron reads it: what is found.
     "61 * * * * job": ("!time", "!time"),
@@ -739,9 +815,13 @@ def test_earlier_spelling_gets_a_note_with_its_successor(folder):
 
 def test_another_solo_in_the_path_is_not_called(folder, tmp_path):
     (tmp_path / "solo").touch(0o755)
-    [row] = examine(f"PATH={tmp_path}\n@daily solo -port=1 job.sh")
+    line, guarded = examine(f"PATH={tmp_path}\n@daily solo -port=1 job.sh\n@daily solo -n x job.sh")
 
-    assert row["use"] == f"@daily {folder}/solo -n port-1 -E 98 -- job.sh"
+    assert line["use"] == f"@daily {folder}/solo -n port-1 -E 98 -- job.sh"
+    assert (guarded["state"], guarded["findings"][0]["text"]) == (
+        "note",
+        f"cron finds another solo in the PATH of this line: {tmp_path}/solo (this is {folder}/solo)",
+    )
 
 
 def test_a_path_of_solo_that_needs_quotes_gives_no_line_to_use(folder, tmp_path, monkeypatch):
@@ -931,7 +1011,7 @@ def test_settings_that_stand_in_the_way_prevent_a_suggestion(folder, tmp_path, s
     file = tmp_path / "system/a.service"
     exec_start = (
         "ExecStart=/usr/bin/flock -n /run/x /usr/bin/job\n",
-        "ExecStart=BIN/solo -n x -E 0 -- /usr/bin/job\n",
+        "ExecStart=BIN/solo -n x -E 0 -- /usr/bin/env\n",
     )
     [tool], [solo] = (
         examine(f"{UNIT}{settings}\n{line}", folder, True, file=file) for line in exec_start
@@ -1010,7 +1090,7 @@ def test_units_of_one_name_are_compared(tmp_path, case):
     *settings, place = UNITS_OF_ONE_NAME[case]
     files = [tmp_path / "a.service", tmp_path / "b.service"]
     for file, text in zip(files, settings):
-        file.write_text(f"{UNIT}{text}SuccessExitStatus=75\nExecStart=solo -n x -- /usr/bin/job\n")
+        file.write_text(f"{UNIT}{text}SuccessExitStatus=75\nExecStart=solo -n x -- true\n")
     first, _ = jobs.describe(jobs.list_lines(list(map(str, files)), True))
 
     found = [one["text"] for one in first["findings"] if one["check"] == "directories"]
@@ -1032,7 +1112,7 @@ def test_a_lock_file_that_a_unit_has_alone_makes_no_name(folder, setting, found)
     text = f"{UNIT}{setting}\nSuccessExitStatus=75\nType=oneshot\n" + PASTED.format("d") * (
         "Dynamic" in setting
     )
-    lines = "ExecStart=/usr/bin/flock -n '/tmp/x' /usr/bin/job\nExecStart=solo -n x --flock /tmp/x -- /usr/bin/job\n"
+    lines = "ExecStart=/usr/bin/flock -n '/tmp/x' /usr/bin/job\nExecStart=solo -n x --flock /tmp/x -- true\n"
     tool, solo = examine(text + lines, folder, is_unit=True)
 
     assert f"{list_found(tool).split()[0]} {list_found(solo).split()[0]}" == found
@@ -1043,7 +1123,7 @@ def test_a_lock_file_that_a_unit_has_alone_makes_no_name(folder, setting, found)
 
 @pytest.mark.root
 def test_the_sockets_of_a_unit_with_a_network_of_its_own_get_a_note(folder):
-    text = "PrivateNetwork=yes\nType=oneshot\nExecStart=solo -n x --via socket -E 0 -- /usr/bin/job\nExecStart=solo -n y -E 0 -- /usr/bin/job"
+    text = "PrivateNetwork=yes\nType=oneshot\nExecStart=solo -n x --via socket -E 0 -- true\nExecStart=solo -n y -E 0 -- true"
     socket, file = examine(UNIT + text, folder, is_unit=True)
 
     assert (list_found(socket), list_found(file)) == ("unit", "")
@@ -1110,7 +1190,7 @@ def test_the_files_of_a_unit_are_those_of_systemd(tmp_path, monkeypatch):
 
 DROP_INS = {
     # Of a.service, and a drop-in for it: what is found, in which file.
-    "a setting": ("ExecStart=solo -n x -E 0 -- a", "ProtectSystem=strict", ["!place a.service"]),
+    "a setting": ("ExecStart=solo -n x -E 0 -- true", "ProtectSystem=strict", ["!place a.service"]),
     "a reset": ("ExecStart=/usr/bin/flock -n /tmp/x a", "ExecStart=\nExecStart=/usr/bin/a", []),
     "a tool": (
         "ExecStart=/usr/bin/a",
@@ -1120,18 +1200,18 @@ DROP_INS = {
     "a second command": ("ExecStart=/usr/bin/a", "ExecStart=/usr/bin/b", ["!unit b.conf"]),
     "a second of a oneshot": ("Type=oneshot\nExecStart=/usr/bin/a", "ExecStart=/usr/bin/b", []),
     "a list": (
-        "ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- a",
+        "ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- true",
         "ReadWritePaths=/etc",
         [],
     ),
     "a reset list": (
-        "ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- a",
+        "ProtectSystem=strict\nReadWritePaths=/run\nExecStart=solo -n x -E 0 -- true",
         "ReadWritePaths=",
         ["!place a.service"],
     ),
-    "a default": ("ProtectSystem=strict\nExecStart=solo -n x -E 0 -- a", "ProtectSystem=", []),
+    "a default": ("ProtectSystem=strict\nExecStart=solo -n x -E 0 -- true", "ProtectSystem=", []),
     "a condition": (
-        "ExecStart=solo -n x -E 0 -- a",
+        "ExecStart=solo -n x -E 0 -- true",
         "ExecCondition=flock -n /run/x true",
         ["unread b.conf"],
     ),
@@ -1140,8 +1220,8 @@ DROP_INS = {
         "ExecCondition=",
         [],
     ),
-    "no section": ("ExecStart=solo -n x -E 0 -- a", "[Unit]\nProtectSystem=strict", []),
-    "no service": (None, "ExecStart=\nExecStart=solo -n x -E 0 -- a", ["unread b.conf"]),
+    "no section": ("ExecStart=solo -n x -E 0 -- true", "[Unit]\nProtectSystem=strict", []),
+    "no service": (None, "ExecStart=\nExecStart=solo -n x -E 0 -- true", ["unread b.conf"]),
 }
 
 
@@ -1163,7 +1243,7 @@ def test_a_drop_in_is_judged_with_its_unit(tmp_path, monkeypatch, case):
 TEXTS = [
     (" [Unit] \r\n[Service]\t\r\n User = alice \r\nExecStart = solo -n x -E 0 -- a\r\n", ["alice"]),
     (
-        "User=bob\n[Service]\nExecStart=solo -n x -E 0 -- a\n[Install]\nUser=alice\n[Service]\nUser=carol\n",
+        "User=bob\n[Service]\nExecStart=solo -n x -E 0 -- true\n[Install]\nUser=alice\n[Service]\nUser=carol\n",
         ["carol"],
     ),
     (
@@ -1171,11 +1251,11 @@ TEXTS = [
         ["alice"],
     ),
     (
-        "[Service]\nExecStart=+solo -n x -E 0 -- a\nUser=alice\nProtectSystem=strict\nType=oneshot\n",
+        "[Service]\nExecStart=+solo -n x -E 0 -- true\nUser=alice\nProtectSystem=strict\nType=oneshot\n",
         ["root"],
     ),
-    ("[Service]\nExecStart=!solo -n x -E 0 -- a\nUser=alice\n", ["root"]),
-    ("[Service]\nExecStart=!!solo -n x -E 0 -- a\nUser=alice\n", ["alice"]),
+    ("[Service]\nExecStart=!solo -n x -E 0 -- true\nUser=alice\n", ["root"]),
+    ("[Service]\nExecStart=!!solo -n x -E 0 -- true\nUser=alice\n", ["alice"]),
     ("", []),
 ]
 
@@ -1232,8 +1312,8 @@ def test_a_shell_in_a_unit_is_read(folder):
 @pytest.mark.root
 def test_a_unit_with_solo_gets_a_hint_unless_it_cannot_skip_or_a_skip_is_a_success(folder):
     calls = [
-        "-E 0 -- /usr/bin/job",
-        "-n x -- /usr/bin/job",
+        "-E 0 -- true",
+        "-n x -- true",
         "clean --generated",
         "--dir /x wait x",
         "hold --pid 1 x",
@@ -1247,6 +1327,65 @@ def test_a_unit_with_solo_gets_a_hint_unless_it_cannot_skip_or_a_skip_is_a_succe
         "",
         "status",
     ]
+
+
+AFTER_A_SKIP = [
+    # Of a unit: settings, options of solo, and what is found; a.socket is beside it.
+    ("", "", "status"),
+    ("SuccessExitStatus=75", "", ""),
+    ("SuccessExitStatus=TEMPFAIL", "", ""),
+    ("", "-E 9", "status"),
+    ("", "-E 0", ""),
+    ("", "--wait forever", ""),
+    ("", "-w 9", "status"),
+    ("Restart=always", "", "status restart"),
+    ("Restart=always\nSuccessExitStatus=75\nRestartPreventExitStatus=75", "", ""),
+    ("Restart=on-success\nSuccessExitStatus=75", "", "restart"),
+    ("Restart=on-success", "", "status"),
+    ("Restart=on-failure", "", "status"),
+    ("Restart=on-failure\nSuccessExitStatus=75", "", ""),
+    ("Restart=on-success", "-E 0", "restart"),
+    ("Restart=on-abort", "-E 0", ""),
+    ("Sockets=b.socket", "-E 0", "socket"),
+    ("Sockets=b.socket", "--wait forever", ""),
+    ("Sockets=each.socket", "-E 0", ""),
+    ("Type=exec", "-E 0 -- nosuch", "command"),
+]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("settings, words, found", AFTER_A_SKIP)
+def test_what_a_skip_does_to_a_unit_is_said(tmp_path, settings, words, found):
+    """test_systemd.py lets systemd show each, and the remedy."""
+    (tmp_path / "b.socket").write_text("[Socket]\nListenStream=/run/x\n")
+    (tmp_path / "each.socket").write_text("[Socket]\nListenStream=/run/x\nAccept=yes\n")
+    text = (
+        f"{UNIT}{settings}\nExecStart=solo -n x {words if '--' in words else words + ' --'} true\n"
+    )
+    text = text.replace("forever true", "forever -- true")
+    [row] = examine(text, is_unit=True, file=tmp_path / "a.service")
+
+    assert list_found(row) == found
+
+
+@pytest.mark.root
+def test_a_socket_of_the_name_of_a_unit_counts(tmp_path):
+    (tmp_path / "a.socket").write_text("[Socket]\nListenStream=/run/x\n")
+    for name, found in (("a", "socket"), ("b", "")):
+        file = tmp_path / f"{name}.service"
+        [row] = examine(f"{UNIT}ExecStart=solo -n x -E 0 -- true\n", is_unit=True, file=file)
+
+        assert list_found(row) == found
+
+
+@pytest.mark.root
+def test_a_condition_that_tests_the_lock_file_still_sees_the_lock(folder):
+    text = f"{UNIT}ExecCondition=/usr/bin/flock -n {{}} true\nExecStart=/usr/bin/flock -n /run/x a.sh\n"
+    [row] = examine(text.format("/run/x"), folder, is_unit=True)
+    other, _ = examine(text.format("/run/y"), folder, is_unit=True)
+
+    assert row["use"] == f"ExecStart={folder}/solo -n run:x --flock /run/x -q -E 1 -- a.sh"
+    assert list_found(row) == "condition" and "--flock" not in other["use"]
 
 
 OWNERS = [

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from solo.argv import check_command, parse
 from solo.command import make_name as make_words_name
-from solo.commands.doctor.lock_tools import MENTION, Guard, find_guard, skip_wrappers
+from solo.commands.doctor.lock_tools import MENTION, SAFE, Guard, find_guard, skip_wrappers
 from solo.commands.doctor.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
 from solo.text.hints import find_earlier_spellings
@@ -26,7 +26,8 @@ HOME = re.compile(r"""(?:~|\$HOME|\$\{HOME\}|"\$HOME(?=/[^"]*"$))(/[^"]+)"?""")
 SHELLS = frozenset("sh bash dash ksh zsh ash".split())
 REPORTERS = "echo printf logger mail mailx sendmail date true false : exit test [".split()
 REPORTERS += "touch sleep curl wget".split()
-REPORTERS += "systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm".split()
+REPORTERS += "systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm wc".split()
+SEARCHERS = "pgrep pidof killall kill ps".split()
 SETS = re.compile(
     r"PATH=|(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s"
 )  # or may set PATH in the line
@@ -125,12 +126,14 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
         text = f"no advice: solo does not understand this use of {found[1]}{error}"
         return Advice(found[1]).add(NOTE, "unclear", text)
     tools = find_tools(line)
+    if commands and all(one.program in (*REPORTERS, *SEARCHERS, "") for one in commands):
+        tools.pop("search", None)  # it starts nothing
     for kind, (check, text) in IDIOMS.items():
         if kind in tools:
             tool = " ".join(tools[kind].split())
             return Advice(tool).add(NOTE, check, text.format(tool))
     for words in [skip_wrappers(command.plain) for command in commands]:
-        if len(words) > 1 and words[0].text and WRAPPER.search(words[0].program):
+        if len(words) > 1 and WRAPPER.search(words[0].program) and SAFE.fullmatch(words[0].program):
             tool = words[0].program
             return Advice(tool).add(
                 NOTE, "wrapper", f"no advice: {tool} may be a lock wrapper that solo does not know"
@@ -291,7 +294,7 @@ def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[W
         if subcommand is None and not {"help", "version"} & options.keys():
             check_command(rest)
     except UsageError as error:
-        is_certain = all(word.text is not None for word in words)
+        is_certain = all(word.text is not None for word in words[1:])
         return (
             advice.add(FAILS, "usage", f"solo refuses this line: {error}") if is_certain else advice
         )
@@ -312,6 +315,6 @@ def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[W
                 "tmp",
                 f"{path}: any user can lock a file there first, and cleaners remove it",
             )
-    if not all(word.text is not None for word in words[:first]):
+    if not all(word.text is not None for word in words[1:first]):
         return advice
     return advice._replace(options=options, runs=True, words=tuple(rest))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from solo.argv import read_variables
 from solo.command import find_command
 from solo.commands.doctor.crontab import Line, find_crontabs, parse_crontab, read_all
-from solo.commands.doctor.daemon import CRON_PATH
+from solo.commands.doctor.daemon import CRON_PATH, UNIT_PATH
 from solo.commands.doctor.guards import FAILS, NOTE, Finding, make_name
 from solo.commands.doctor.lock_tools import SAFE
 from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo, find_uid
@@ -294,7 +294,7 @@ def find_line_place(line: Line) -> Place:
 def rewrite(line: Line, groups: Groups) -> str | None:
     """Return the whole line with solo, None if it could not be pasted."""
     place, edit, text = find_line_place(line), line.advice.edit, line.command
-    solo = place.solo if line.advice.is_bare else find_solo()
+    solo = place.solo if line.advice.is_bare and line.unit is None else find_solo()
     if edit is not None:
         text = (
             f"{text[: edit[0]]}{solo} -n {find_lock_name(line, groups)} {edit[2]}{text[edit[1] :]}"
@@ -319,10 +319,10 @@ def judge(line: Line) -> Iterator[Finding]:
         and os.geteuid() == 0
     ):
         yield Finding(FAILS, "path", f"{advice.solo} is not there (solo is {ours})")
-    elif advice.solo[:1] != "/" and advice.is_bare and place.solo != "solo" and line.unit is None:
-        yield Finding(
-            FAILS, "path", f"cron does not find solo in the PATH of this line (write {ours})"
-        )
+    elif "/" not in advice.solo and advice.is_bare and place.solo != "solo" and line.unit is None:
+        text = f"cron does not find solo in the PATH of this line (write {ours})"
+        other = f"cron finds another solo in the PATH of this line: {place.other} (this is {ours})"
+        yield Finding(NOTE, "path", other) if place.other else Finding(FAILS, "path", text)
     if advice.runs and place.problem and not line.is_set_apart:
         yield Finding(FAILS, "place", place.problem)
 
@@ -345,16 +345,16 @@ def check_plan(line: Line) -> Iterator[Finding]:
 
 
 def check_program(line: Line) -> Iterator[Finding]:
-    """Yield a note if the user of an entry would not find its command in the PATH that the entry
-    has.
-    """
-    advice, uid = line.advice, find_uid(line.user)
+    """Yield a note if the user of a line would not find its command in the PATH of the line."""
+    advice, unit, uid = line.advice, line.unit, find_uid(line.user)
     word, *rest = advice.words or [""]
-    is_known = line.unit is None and advice.is_bare and SAFE.fullmatch(word) and word.find("/") < 1
+    is_known = advice.is_bare and SAFE.fullmatch(word) and word.find("/") < 1
+    is_known = is_known and not (line.place and line.place.unknown)
+    path = line.variables.get("PATH", UNIT_PATH if unit else CRON_PATH)
 
     def search() -> str | None:
         try:
-            find_command(word, encode(line.variables.get("PATH", CRON_PATH)), *rest[:1])
+            find_command(word, encode(path), *rest[:1])
         except SoloError as error:
             return str(error)
         return None
@@ -365,7 +365,9 @@ def check_program(line: Line) -> Iterator[Finding]:
         and os.geteuid() in (0, uid)
         and (missing := call_as(line.user, search))
     ):
-        yield Finding(NOTE, "command", missing)
+        is_hidden = unit is not None and unit.settings.get("Type") == "exec"
+        more = "; systemd takes the start as a success, as solo was found" * is_hidden
+        yield Finding(NOTE, "command", missing + more)
 
 
 # --- how often a crontab starts a line, beside how long the job usually runs

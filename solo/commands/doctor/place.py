@@ -22,12 +22,13 @@ from solo.text import remedies  # noqa: F401 - before the child, which may not b
 
 class Place(NamedTuple):
     """`problem` is why solo cannot run there, `unknown` why that was not found out, `solo` the word
-    by which a line calls it.
+    by which a line calls it, `other` a program that it finds by the bare word.
     """
 
     problem: str = ""
     unknown: str = ""
     solo: str = "solo"
+    other: str = ""
 
 
 @cache
@@ -51,7 +52,8 @@ def find_place(user: str, path: str | None, asked: str | None) -> Place:
     answer = call_as(user, lambda: try_place(ours, path, asked))
     if answer is None:
         return Place(unknown=f"solo could not be tried as {user}")
-    return Place(answer[0] and f"solo cannot run as {user}: {answer[0]}", solo=answer[1])
+    problem, word, other = answer
+    return Place(problem and f"solo cannot run as {user}: {problem}", solo=word, other=other)
 
 
 def call_as(user: str, ask: Callable[[], Any]) -> Any:
@@ -77,18 +79,18 @@ def call_as(user: str, ask: Callable[[], Any]) -> Any:
     return json.loads(answer) if answer else None
 
 
-def try_place(ours: str, path: str | None, asked: str | None) -> tuple[str, str]:
-    """Return (why this user cannot run solo, the word that calls it)."""
+def try_place(ours: str, path: str | None, asked: str | None) -> tuple[str, str, str]:
+    """Return (why this user cannot run solo, the word that calls it, another solo in the PATH)."""
     found = shutil.which("solo", path=path) if path is not None else None
     is_ours = found is not None and os.path.realpath(found) == os.path.realpath(ours)
     if not is_ours and not os.access(ours, os.X_OK):
-        return f"cannot execute {ours}: Permission denied (install solo for all users)", ours
+        return f"cannot execute {ours}: Permission denied (install solo for all users)", ours, ""
     problems = (
         [text for state, text in check_directory(asked) if state == BAD]
         if asked is not None
         else []
     )
-    return "".join(problems[:1]), "solo" if is_ours else ours
+    return "".join(problems[:1]), *(("solo", "") if is_ours else (ours, found or ""))
 
 
 def find_solo() -> str:

@@ -63,7 +63,7 @@ class Word(NamedTuple):
 
     @property
     def program(self) -> str:
-        return self.known.rpartition("/")[2]
+        return self.known.rpartition("/")[2].strip("\"'")
 
 
 class Command(NamedTuple):

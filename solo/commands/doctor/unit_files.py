@@ -86,13 +86,13 @@ def find_service(folder: str | None, name: str) -> list[str]:
     """
     if name == "-":
         return [name]
-    system = list_folders(os.environ.get("SYSTEMD_UNIT_PATH"))
+    system = find_folders(None)
     if folder is None:
         search, own = system, find_file(name, system)
         if own is None:
             raise SoloError(f"cannot find the unit {name}")
     else:
-        search, own = list_neighbours(folder, system), find_file(name, [folder])
+        search, own = find_folders(folder), find_file(name, [folder])
         if own is None:  # a drop-in for a service elsewhere
             search = search if search == system else [*search, *system]
             own = find_file(name, search)
@@ -101,8 +101,13 @@ def find_service(folder: str | None, name: str) -> list[str]:
     return [own or os.path.join(folder or "", name), *find_drop_ins([*names], search)]
 
 
-def list_neighbours(folder: str, system: list[str]) -> list[str]:
-    """Return the directories in which systemd finds drop-ins for a service in that one."""
+def find_folders(folder: str | None) -> list[str]:
+    """Return the directories in which systemd finds what belongs to a service in that one; None:
+    all of the system.
+    """
+    system = list_folders(os.environ.get("SYSTEMD_UNIT_PATH"))
+    if folder is None:
+        return system
     real = os.path.realpath(folder or ".")
     if real in map(os.path.realpath, system):
         return system

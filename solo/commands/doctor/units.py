@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from itertools import compress
 from typing import NamedTuple
 
-from solo.commands.doctor.crontab import Line, Source, find_asked, make_unread
+from solo.commands.doctor.crontab import Line, Source, find_asked, make_unread, read_all
 from solo.commands.doctor.guards import FAILS, NOTE, Advice, examine
 from solo.commands.doctor.lock_tools import MENTION
 from solo.commands.doctor.place import find_uid
 from solo.commands.doctor.sandbox import BOUND, MADE, Unit, check_unit, expand
 from solo.commands.doctor.shell_line import Unclear, split_line
+from solo.commands.doctor.unit_files import SERVICE, find_file, find_folders
 from solo.text.users import find_user
 
 PREFIX = re.compile(r"([-:+!|]*)([^-:+!|@\s].*)")
@@ -27,7 +28,7 @@ LISTS = {
     "Environment",
     "EnvironmentFile",
 }
-LISTS |= {"SuccessExitStatus", *MADE, *BOUND}
+LISTS |= {"SuccessExitStatus", "RestartPreventExitStatus", "Sockets", *MADE, *BOUND}
 # The settings that systemd applies to a command with the prefix +.
 OF_ALL = {
     "Type",
@@ -36,8 +37,13 @@ OF_ALL = {
     "Environment",
     "EnvironmentFile",
     "SuccessExitStatus",
+    "Restart",
+    "RestartPreventExitStatus",
+    "Sockets",
 }
-CANNOT_FAIL = re.compile(r" (?:-q?E|--busy-exit|--wait forever)\b")  # by a skip
+FOREVER = re.compile(r" (?:--wait|-w)[ =]?forever(?=\s|$)")  # such a run is never skipped
+BUSY_EXIT = re.compile(r" (?:-q?E|--busy-exit)[ =]?(\d+)")
+ACCEPTS = re.compile(r"^\s*Accept\s*=\s*(?:yes|y|true|t|on|1)\s*$", re.IGNORECASE | re.MULTILINE)
 NO_SHELL = (
     "systemd runs no shell: it passes signs like && and > to the command as words (use sh -c)"
 )
@@ -69,10 +75,16 @@ def parse_unit(sources: list[Source]) -> Iterator[Line]:
         yield make_unread(own.file, 1, "no line there looks like a unit's", FAILS)
     settings = merge([one for source in sources for one in read_settings(source)])
     values = {key: " ".join(one.value for one in found) for key, found in settings.items()}
-    for one in [one for found in settings.values() for one in found]:
+    conditions = {one: examine(one.value, "").lock for one in settings.get("ExecCondition", ())}
+    kept = set[str | None]()
+    assigned = [one for found in settings.values() for one in found]
+    for one in sorted(assigned, key=lambda one: one.key != "ExecStart"):
         prefix = PREFIX.fullmatch(one.value)
         if one.key == "ExecStart" and prefix:
             line = make_line(own.file, one, values, prefix[1], prefix[2])
+            if line.advice.edit and line.advice.lock in conditions.values():
+                line = line._replace(advice=keep_condition(line.advice))
+                kept.add(line.advice.lock)
             is_refused = (
                 one is not settings[one.key][0] and values.get("Type", "simple") != "oneshot"
             )
@@ -80,6 +92,8 @@ def parse_unit(sources: list[Source]) -> Iterator[Line]:
                 line._replace(advice=line.advice.add(FAILS, "unit", SECOND)) if is_refused else line
             )
         elif one.key.startswith("Exec") and MENTION.search(one.value):
+            if conditions.get(one) in kept:
+                continue
             yield make_unread(
                 one.file, one.number, f"{one.key}={one.value[:1] * (not prefix)} is not read"
             )
@@ -128,27 +142,23 @@ def make_line(file: str, one: Setting, settings: dict[str, str], prefix: str, co
         settings = {**settings, "User": ""}
     user = find_owner(file, settings)
     unit = Unit(file, settings, user)
-    advice = examine(command, "/bin/sh" if user == "root" else "")._replace(is_bare=False)
+    advice = examine(command, "/bin/sh" if user == "root" else "")
     if advice.tool and has_signs(command):
         advice = advice._replace(tool="shell", findings=(), edit=None, reason="").add(
             FAILS, "shell", NO_SHELL
         )
     variables = {
-        name: value for name, value in unit.environment.items() if name in ("SOLO_DIR", "SOLO_VIA")
+        name: value
+        for name, value in unit.environment.items()
+        if name in ("SOLO_DIR", "SOLO_VIA", "PATH")
     }
     if unit.has("EnvironmentFile"):
         variables.setdefault("SOLO_VIA", "")
     asked = expand(find_asked(advice, variables))
     via = str(advice.options.get("via") or variables.get("SOLO_VIA", ""))
     place = check_unit(unit, asked, via, advice.names)
-    if (
-        advice.runs
-        and "75" not in settings.get("SuccessExitStatus", "")
-        and not CANNOT_FAIL.search(command)
-    ):
-        advice = advice.add(
-            NOTE, "status", "a skip has status 75: add SuccessExitStatus=75, else the unit fails"
-        )
+    if advice.runs and not FOREVER.search(command):
+        advice = advise_skip(advice, unit, command)
     if advice.tool == "solo" and not advice.edit and place.unknown:
         advice = advice.add(NOTE, "unit", place.unknown)
     advice = check_lock_files(unit, advice)
@@ -165,6 +175,57 @@ def make_line(file: str, one: Setting, settings: dict[str, str], prefix: str, co
         unit,
         asked,
     )
+
+
+def keep_condition(advice: Advice) -> Advice:
+    """Return the advice for a line whose lock file an ExecCondition= tests, to skip in silence: it
+    still sees the lock.
+    """
+    assert advice.edit
+    start, end, words = advice.edit
+    text = f"--{advice.call} {advice.lock} lets ExecCondition= skip in silence, as before"
+    findings = tuple(one for one in advice.findings if one.check != "callers")
+    edit = start, end, f"--{advice.call} {advice.lock} {words}"
+    return advice._replace(findings=findings, edit=edit).add(NOTE, "condition", text)
+
+
+def advise_skip(advice: Advice, unit: Unit, command: str) -> Advice:
+    """Return the advice with what a skip does to the unit, to its restarts and to its socket."""
+    found, restart = BUSY_EXIT.search(command), unit.settings.get("Restart", "no")
+    status = found[1] if found else "75"
+    words = {status, "TEMPFAIL"} if status == "75" else {status}
+    is_success = status == "0" or not words.isdisjoint(unit.list_words("SuccessExitStatus"))
+    is_again = restart in ("always", "on-success" if is_success else "on-failure")
+    is_again = is_again and words.isdisjoint(unit.list_words("RestartPreventExitStatus"))
+    if not is_success:
+        again = ", and Restart= starts it again" * is_again
+        text = f"a skip has status {status}, so the unit fails{again}"
+        remedy = f"(add SuccessExitStatus={status}, unless OnFailure= or people shall hear of it)"
+        advice = advice.add(NOTE, "status", f"{text} {remedy}")
+    if is_again and restart != "on-failure":
+        remedy = f"(add RestartPreventExitStatus={status})"
+        if status == "0":
+            remedy = "(instead of -E 0: SuccessExitStatus=75 and RestartPreventExitStatus=75)"
+        text = f"Restart={restart} starts the unit again after each skip"
+        advice = advice.add(NOTE, "restart", f"{text} {remedy}")
+    if not advice.options.get("wait") and (socket := find_socket(unit)):
+        text = f"a skip leaves the connection pending: systemd starts the unit until {socket} fails"
+        advice = advice.add(NOTE, "socket", f"{text} (add --wait forever)")
+    return advice
+
+
+def find_socket(unit: Unit) -> str:
+    """Return the socket that starts the service and waits for it to take the connection, "" if
+    there is none.
+    """
+    own = os.path.basename(unit.file)
+    named = [own.replace(SERVICE, ".socket")] if own.endswith(SERVICE) else []
+    for name in [*unit.list_words("Sockets"), *named]:
+        path = find_file(name, find_folders(os.path.dirname(unit.file)))
+        text = "".join(one.text for one in read_all([path] if path else [], must_exist=False))
+        if text and not ACCEPTS.search(text):
+            return name
+    return ""
 
 
 def check_lock_files(unit: Unit, advice: Advice) -> Advice:
