@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
+WHEN = ("failed", "keep")  # of --capture
+SIZES = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+USUAL_CAPTURE, LARGEST_CAPTURE = 1 << 16, 1 << 30  # bytes
+
 
 class Kind:
     """`read(flag, text)` returns a value, and raises UsageError. `completes` names what the shells
@@ -139,6 +143,22 @@ def read_note(flag: str, text: str) -> str:
     return text
 
 
+def read_capture(flag: str, text: str) -> "tuple[bool, int]":
+    """Return (whether the output of a failed run is printed, how many bytes of it) of `failed` or
+    `keep,1M`.
+    """
+    when, comma, size = text.partition(",")
+    number, unit = (size[:-1], size[-1:]) if size[-1:] in SIZES else (size, "")
+    if when not in WHEN:
+        raise UsageError(f"{flag} {text}: not {' or '.join(WHEN)}")
+    if not comma:
+        return when == WHEN[0], USUAL_CAPTURE
+    count = read_count(f"SIZE of {flag}", number) * SIZES[unit]
+    if not 0 < count <= LARGEST_CAPTURE:
+        raise UsageError(f"SIZE of {flag} must be from 1 to 1G")
+    return when == WHEN[0], count
+
+
 FLAG = Kind(read_flag, "")  # has no value
 NAME = Kind(read_word, "names", "job")
 BACKEND = Kind(read_word, "backends", "socket")
@@ -152,3 +172,4 @@ SIGNAL = Kind(read_signal, "signals", "INT")
 PID = Kind(read_pid, sample="1")
 NOTE = Kind(read_note, sample="migration until noon")
 LINE = Kind(read_word, sample="echo $SOLO_OUTCOME")  # for the shell
+CAPTURE = Kind(read_capture, sample="failed,1M")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from solo.contention.period import PeriodGuard
     from solo.contention.protocols import Hold
     from solo.engines.acquire import EngineHold
+    from solo.process.capture import Capture
     from solo.process.limits import Termination
     from solo.process.pair import Lower
     from solo.tickets import Ticket
@@ -63,6 +64,7 @@ class Run:
     names: "list[str]" = []  # of a run whose plan was refused
     own_observers: "list[Observer]" = []
     pair: "Lower | None" = None
+    capture: "Capture | None" = None
 
     def __init__(
         self, typed: "Typed", command: "list[str]", observers: "list[Observer]", is_below_init: bool
@@ -92,6 +94,11 @@ class Run:
             self.own_observers.append(Verbose())
         if not plan.is_socket:
             self.own_observers.append(Journal(self.record, plan.dir, self.print_verbose))
+        if plan.capture is not None:
+            from solo.process.capture import Capture
+
+            self.capture = Capture(self)
+            self.own_observers.append(self.capture)
         self.local_holds: dict[str, Ticket] = {}
         self.pid: int | None = None
         self.outcome: int | None = None
@@ -120,7 +127,7 @@ class Run:
         plan, environment = self.plan, self.environment
         path = find_command(self.command[0], environment.get(b"PATH"), *self.command[1:2])
         self.starter = starter = Starter(path, self.command, environment, self.inherited)
-        starter.pair = self.pair
+        starter.pair, starter.capture = self.pair, self.capture
         if plan.chdir is not None:
             starter.path, starter.directory = (
                 make_absolute(path),

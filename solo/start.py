@@ -150,6 +150,7 @@ class Child:
 
     send = staticmethod(posix.kill)
     pair: "Any" = None  # process/pair.py
+    capture: "Any" = None  # process/capture.py
 
     def __init__(self, pid: int, start: int, go: int) -> None:
         self.pid = pid
@@ -166,7 +167,7 @@ class Starter:
     `die_with` makes a process die with the launcher of a pid, or is None; `directory` is a
     descriptor of --chdir, or None. `child` is the forked command, or None; contention/handoff.py
     forks it in advance. `holder` is a process/holder.py, or None; `pair` is the Lower of
-    process/pair.py, or None.
+    process/pair.py, or None; `capture` is a process/capture.py, or None.
     """
 
     die_with: "Callable[[int], None] | None" = None
@@ -174,6 +175,7 @@ class Starter:
     child: "Child | None" = None
     holder: "Any" = None
     pair: "Any" = None
+    capture: "Any" = None
 
     def __init__(
         self,
@@ -205,6 +207,8 @@ class Starter:
                 )
                 if termination is not None:
                     termination.strangers.add(self.holder.process)
+            if self.capture is not None:
+                self.capture.begin()
             if self.pair is not None:
                 self.pair.begin(child.pid, holds)
             send_go(child.go, b"\0".join([*variables, GO]))
@@ -213,7 +217,7 @@ class Starter:
             raise
         if termination is not None:
             termination.begin(child.pid)
-        child.termination, child.pair = termination, self.pair
+        child.termination, child.pair, child.capture = termination, self.pair, self.capture
         close(child.go)
         return child
 
@@ -246,6 +250,9 @@ class Starter:
             try:
                 try:
                     posix.close(go)
+                    if self.capture is not None:
+                        posix.dup2(self.capture.sink, 1)
+                        posix.dup2(self.capture.sink, 2)
                     if self.die_with is not None:
                         self.die_with(launcher)
                     if self.directory is not None:

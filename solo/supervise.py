@@ -200,6 +200,8 @@ def reap(child: Child) -> None:
                 child.stopped_by = posix.WSTOPSIG(status) if posix.WIFSTOPPED(status) else 0
             else:
                 child.status, child.stopped_by = status, 0
+        elif child.capture is not None:
+            child.capture.mend()
 
 
 def note_stop(info: "struct_siginfo", child: Child) -> None:

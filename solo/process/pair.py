@@ -257,7 +257,8 @@ class Upper(End):
         """Forward signals until the lower process has ended; if it was killed, go on. Does not
         return.
         """
-        kept = [fd for each in (self, *self.run.observers) for fd in each.descriptors]
+        observers = (*self.run.own_observers, *self.run.observers)
+        kept = [fd for each in (self, *observers) for fd in each.descriptors]
         supervise.close_descriptors([2, *kept])
         supervise.leave_directory()
         child = Child(self.lower, 0, -1)
@@ -373,6 +374,9 @@ class Upper(End):
         plan, termination = self.run.plan, self.termination
         self.run.process, self.run.pid, self.run.termination = child, child.pid, termination
         child.termination, child.send = termination, posix.kill
+        child.capture = self.run.capture
+        if child.capture is not None:
+            child.capture.mend()
         try:
             ended = posix.waitid(
                 posix.P_PID, child.pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT

@@ -90,9 +90,7 @@ def make_end(run: "Run") -> Event:
         f"{describe_end(run.code, run.seconds)}"
     )
     values = {
-        OUTCOME: name_end(
-            run.code, run.outcome == errors.TIMED_OUT, run.outcome == errors.LEASE_LOST
-        ),
+        OUTCOME: name_run(run),
         STATUS: str(run.outcome or (run.code if run.code >= 0 else 128 - run.code)),
         RAN: f"{run.seconds:.3f}",
     }
@@ -132,6 +130,18 @@ def name_end(code: int, is_timed_out: bool, is_lost: bool) -> str:
     if is_lost or is_timed_out:
         return LOST if is_lost else TIMED_OUT
     return OK if code == 0 else FAILED if code > 0 else SIGNALED
+
+
+def name_run(run: "Run") -> str:
+    """Return the outcome of a run that has ended."""
+    return name_end(run.code, run.outcome == errors.TIMED_OUT, run.outcome == errors.LEASE_LOST)
+
+
+def describe_outcome(outcome: str, code: int) -> str:
+    """Return `exit 3`, `SIGKILL`, or the outcome itself."""
+    if outcome == FAILED:
+        return f"exit {code}"
+    return name_signal(-code) if outcome == SIGNALED else outcome
 
 
 def describe_end(exit_code: int, seconds: float) -> str:

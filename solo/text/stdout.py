@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Stdout(FileIO):
-    """Descriptor 1. node, bun and asyncio leave O_NONBLOCK on it, for all programs that share
+class Stream(FileIO):
+    """Descriptor 1 or 2. node, bun and asyncio leave O_NONBLOCK on it, for all programs that share
     it.
     """
 
@@ -23,7 +23,7 @@ class Stdout(FileIO):
             while left:
                 written = super().write(left)
                 if written is None:
-                    has_room(1, None)
+                    has_room(self.fileno(), None)
                 else:
                     left = left[written:]
         except OSError as error:
@@ -31,15 +31,15 @@ class Stdout(FileIO):
         return len(data)
 
 
-def open_stdout() -> Stdout:
+def open_stdout() -> Stream:
     """Return stdout. Raises UsageError if it is closed."""
     if not isinstance(sys.stdout, TextIOWrapper):
         raise UsageError("stdout is closed")
-    return Stdout(1, "w", closefd=False)
+    return Stream(1, "w", closefd=False)
 
 
 def replace_stdout() -> None:
-    """Let print() write to a Stdout, and escape what its encoding lacks. Raises UsageError."""
+    """Let print() write to a Stream, and escape what its encoding lacks. Raises UsageError."""
     buffer = BufferedWriter(open_stdout())
     is_lines = bool(sys.stdout.line_buffering)
     sys.stdout = TextIOWrapper(

@@ -4,7 +4,7 @@ combining marks none.
 
 from itertools import accumulate
 
-from solo.kernel import escape
+from solo.kernel import decode, escape
 
 ELLIPSIS = "…"
 
@@ -12,6 +12,11 @@ ELLIPSIS = "…"
 def clean(text: object) -> str:
     """Return a value as text that cannot control a terminal; ? for None, an unknown value."""
     return "?" if text is None else escape(str(text))
+
+
+def clean_lines(data: bytes) -> str:
+    """Return lines that cannot control a terminal."""
+    return "\n".join(escape(line.expandtabs()) for line in decode(data).split("\n"))
 
 
 def print_clean(text: object) -> None:

@@ -31,7 +31,7 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
         assert option.keyword is None or keywords[option.keyword].default is default, option.flag
     flags = {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None}
     assert flags == set(
-        "busy-exit quiet loud-after syslog verbose explain json help version".split()
+        "busy-exit quiet loud-after syslog capture verbose explain json help version".split()
     )
 
 

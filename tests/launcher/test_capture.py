@@ -1,0 +1,601 @@
+"""--capture: the output of a run, printed if it failed, and kept; what SIGKILL of the launcher or of
+its reader loses.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+from types import SimpleNamespace
+
+import pytest
+import tally
+from conftest import (
+    LIVE,
+    PATIENCE,
+    count_injected,
+    finish,
+    in_mounts,
+    inject,
+    kill,
+    list_open,
+    make_full_pipe,
+    read_call,
+    read_state,
+    until,
+    wait_dead,
+)
+from fleet import find_children
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solo.history import captured
+from solo.kinds import read_capture
+from solo.process.capture import Capture
+from solo.process.tree import is_holder
+
+WRITE = {"x86_64": "1", "aarch64": "64"}[os.uname().machine]  # in /proc/PID/syscall
+FAILS = "echo out; echo err >&2; exit 3"
+SAMPLE = 60  # of the points at which a process is killed
+# Lines on stdout, and the last of them in a file once all are written.
+LINES = "for n in 1 2 3 4 5 6; do echo line $n; echo error $n >&2; done; echo done >>$LAB/log; "
+TEXT = "".join(f"line {n}\nerror {n}\n" for n in range(1, 7))
+
+
+@pytest.fixture
+def daemons():
+    """Return a list of pids: those that live are killed after the test."""
+    pids = []
+    yield pids
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def capture(lab, script, *words, when="failed", name="job", **options):
+    """Run a script of the shell to its end; return (status, stderr). Nothing else is printed."""
+    words = ("-n", name, "--capture", when, *words, "--", "sh", "-c", script)
+    result = lab.run(*words, **options)
+    assert result.stdout == b""
+    return result.returncode, re.sub(r"after \S+[sm]\b", "after N", result.stderr.decode())
+
+
+READY = "echo ready >>$LAB/log; "
+
+
+def start(lab, script, *words, **options):
+    """Start a script; return once it is READY, with its `readers`."""
+    words = ("-n", "job", "--capture", "failed", *words, "--", "sh", "-c", script)
+    process = lab.start(*words, **options)
+    until(lambda: "ready" in lab.read_log())
+    lab.log.write_text("")
+    process.readers = find_readers(process.pid)
+    return process
+
+
+def find_readers(pid):
+    return [child for child in find_children(pid) if is_holder(child)]
+
+
+def list_kept(lab, name="job"):
+    """Return [(whether it failed, text)] of the kept outputs, oldest first."""
+    folder = lab.find_journal(name).parent
+    found = sorted(folder.glob(".captured.*"), key=lambda path: int(path.name.split(".")[2]))
+    return [(path.suffix == ".failed", path.read_bytes().decode()) for path in found]
+
+
+# --- what is printed and kept --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script, status, head",
+    [
+        (FAILS, 3, "exit 3"),
+        ("echo out; echo err >&2; kill -TERM $$", -15, "SIGTERM"),
+        ("echo out; echo err >&2; kill -KILL $$", -9, "SIGKILL"),
+    ],
+)
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_output_of_a_failed_run_is_printed_after_a_line(lab, words, script, status, head):
+    text = f"solo: job: {head} after N, output:\nout\nerr\n"
+
+    assert capture(lab, script, *words) == (status, text)
+    assert list_kept(lab) == [(True, "out\nerr\n")]
+
+
+def test_output_of_a_success_is_kept_and_not_printed(lab):
+    assert capture(lab, "echo out; echo err >&2") == (0, "")
+    assert list_kept(lab) == [(False, "out\nerr\n")]
+
+
+def test_keep_prints_nothing(lab):
+    assert capture(lab, FAILS, when="keep") == (3, "")
+    assert list_kept(lab) == [(True, "out\nerr\n")]
+
+
+def test_failed_run_without_output_is_one_line(lab):
+    assert capture(lab, "exit 4") == (4, "solo: job: exit 4 after N, no output\n")
+    assert list_kept(lab) == [(True, "")]
+
+
+def test_head_names_what_is_usual(lab):
+    for _ in range(5):
+        lab.run("-n", "job", "--", "sh", "-c", "exit $(cat $LAB/log)")
+    lab.log.write_text("3")
+
+    status, text = capture(lab, "exit $(cat $LAB/log)")
+
+    assert status == 3 and re.match(
+        r"solo: job: exit 3 after N \(usually [^)]+\), no output\n", text
+    )
+
+
+def test_timeout_prints_the_output(lab):
+    status, text = capture(lab, "echo out; exec sleep 99", "--timeout", "200ms")
+
+    assert status == 124
+    assert text.endswith("solo: job: timed out after N, output:\nout\n")
+
+
+@pytest.mark.parametrize("script, status", [("exec /nonexistent", 127), ("exec /etc/passwd", 126)])
+def test_command_that_the_shell_cannot_execute_keeps_its_status(lab, script, status):
+    assert capture(lab, script)[0] == status
+
+
+def test_command_that_cannot_be_executed_is_an_error_and_no_run(lab):
+    script = lab.path / "script"
+    script.write_text("#!/nonexistent\n")
+    script.chmod(0o755)
+    result = lab.run("-n", "job", "--capture", "keep", "--", script)
+
+    assert result.returncode == 127
+    assert result.stderr.decode() == f"solo: {script}: its interpreter /nonexistent was not found\n"
+    assert list_kept(lab) == []
+
+
+def test_signal_to_the_launcher_reaches_the_command_and_the_output_is_printed(lab):
+    process = start(lab, f"trap 'echo trapped; exit 5' TERM; echo out; {READY} {LIVE}")
+    process.terminate()
+
+    status, _, err = finish(process)
+
+    assert status == 5 and err.endswith("output:\nout\ntrapped\n")
+
+
+@pytest.mark.parametrize("again", ["echo b >/dev/stderr", "echo b | tee /dev/stderr >/dev/null"])
+def test_stderr_opened_again_keeps_what_came_before(lab, again):
+    _, text = capture(lab, f"echo a; {again}; echo c; exit 1")
+
+    assert text.endswith("output:\na\nb\nc\n")
+
+
+def test_command_that_closes_its_output_and_goes_on_is_waited_for(lab):
+    status, text = capture(lab, "echo out; exec >&- 2>&-; echo went on >>$LAB/log; exit 6")
+
+    assert (status, lab.log.read_text()) == (6, "went on\n") and text.endswith("output:\nout\n")
+
+
+def test_output_without_a_last_newline_is_printed_as_it_is(lab):
+    assert capture(lab, "printf out; exit 1")[1].endswith("output:\nout")
+
+
+def test_binary_output_is_printed_and_kept_byte_by_byte(lab):
+    data = bytes(range(256)) * 3
+    (lab.path / "data").write_bytes(data)
+    result = lab.run("-n", "job", "--capture", "failed", "--", "sh", "-c", "cat $LAB/data; exit 1")
+
+    assert result.stderr.partition(b"output:\n")[2] == data
+    [file] = lab.find_journal("job").parent.glob(".captured.*")
+    assert file.read_bytes() == data and file.stat().st_mode & 0o777 == 0o600
+
+
+def test_of_a_longer_output_both_ends_are_kept_and_the_middle_is_counted(lab):
+    _, text = capture(lab, "echo first; seq 300000; echo last; exit 1", when="failed,24")
+
+    assert text.endswith("output:\nfirst\n1\n2\n3\n[... 2.0 MB left out ...]\n300000\nlast\n")
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.integers(1, 30), max_size=12),
+    st.sampled_from([1, 7, captured.LARGEST_READ]),
+)
+def test_memory_has_the_first_and_the_last_half(limit, sizes, largest):
+    output = Capture(SimpleNamespace(plan=SimpleNamespace(capture=(True, limit), dir=None)))
+    data, wrote = bytes(i % 251 for i in range(sum(sizes))), 0
+    for size in sizes:
+        wrote += os.write(output.sink, data[wrote : wrote + size])
+        while output.take(largest) > 0:
+            pass
+
+    try:
+        head, tail = limit - limit // 2, limit // 2
+        left = len(data) - limit
+        text = captured.join(output.memory)
+        if left <= 0:
+            assert text == data
+        else:
+            assert text == b"%b%b[... %d bytes left out ...]\n%b" % (
+                data[:head],
+                b"\n" * (data[head - 1] != 10),
+                left,
+                data[len(data) - tail :],
+            )
+    finally:
+        for fd in (*output.descriptors[1:], output.sink):
+            os.close(fd)
+
+
+def test_ring_of_the_tail_is_written_over(tmp_path):
+    output = Capture(SimpleNamespace(plan=SimpleNamespace(capture=(True, 100), dir=None)))
+    data = b"".join(b"%08d\n" % number for number in range(50000))
+    for at in range(0, len(data), 5000):
+        os.write(output.sink, data[at : at + 5000])
+        while output.take(captured.LARGEST_READ) > 0:
+            pass
+
+    assert (
+        captured.join(output.memory) == data[:50] + b"\n[... 449.9 kB left out ...]\n" + data[-50:]
+    )
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("failed", (True, 65536)),
+        ("keep", (False, 65536)),
+        ("failed,1", (True, 1)),
+        ("keep,64k", (False, 65536)),
+        ("keep,2M", (False, 2097152)),
+        ("failed,1G", (True, 1 << 30)),
+    ],
+)
+def test_value_is_read(text, value):
+    assert read_capture("--capture", text) == value
+
+
+@pytest.mark.parametrize("value", ["no", "failed,", "failed,0", "keep,2G", "keep,k", "failed,-1"])
+def test_wrong_value_is_refused(lab, value):
+    result = lab.run("--capture", value, "-n", "job", "true")
+
+    assert result.returncode == 125 and b"--capture" in result.stderr
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+def test_last_output_and_that_of_the_last_failed_run_stay(lab):
+    for status in (1, 2, 0, 3, 0, 0):
+        capture(lab, f"echo {status}; exit {status}")
+    capture(lab, "echo last")
+
+    assert list_kept(lab) == [(True, "3\n"), (False, "last\n")]
+
+
+def test_older_run_replaces_no_newer_one(lab):
+    older = start(lab, f"{READY} read line; echo older; exit 1", "--slots", "2")
+    capture(lab, "echo newer; exit 2", "--slots", "2")
+
+    assert finish(older)[0] == 1
+    assert list_kept(lab) == [(True, "newer\n")]
+
+
+def test_output_is_kept_with_each_name(lab):
+    capture(lab, "echo out", "-n", "a/b")
+
+    assert list_kept(lab, "job") == list_kept(lab, "a/b") == [(False, "out\n")]
+    assert list_kept(lab, "a") == []
+
+
+def test_skip_keeps_no_file_and_prints_what_it_did(lab):
+    lab.hold("job")
+
+    assert lab.run("-n", "job", "--capture", "keep", "true").stderr.startswith(b"solo: job: busy: ")
+    assert list_kept(lab) == []
+
+
+def test_socket_prints_and_keeps_nothing(lab):
+    assert capture(lab, FAILS, "--via", "socket", env={**lab.environment, "SOLO_DIR": ""}) == (
+        3,
+        "solo: job: exit 3 after N, output:\nout\nerr\n",
+    )
+    assert not lab.directory.exists()
+
+
+@pytest.mark.root
+def test_full_disk_loses_the_file_and_neither_the_print_nor_the_run(lab):
+    lab.directory.mkdir(mode=0o700)
+    mount = f"mount -t tmpfs -o size=128k,mode=700 tmpfs {lab.directory}"
+    script = "head -c 300000 /dev/zero | tr '\\0' x; exit 3"
+
+    status, text = capture(lab, script, when="failed,1M", prefix=in_mounts(mount))
+
+    assert status == 3
+    assert text == (
+        "solo: job: exit 3 after N, output:\n"
+        + "x" * 300000
+        + "\nsolo: job: the output is not kept: No space left on device\n"
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_nobody_reads_stderr_and_the_status_stays(lab, words):
+    read, write = os.pipe()
+    os.close(read)
+    result = lab.run(
+        "-n",
+        "job",
+        "--capture",
+        "failed",
+        *words,
+        "--",
+        "sh",
+        "-c",
+        FAILS,
+        capture_output=False,
+        stderr=write,
+    )
+    os.close(write)
+
+    assert result.returncode == 3 and list_kept(lab) == [(True, "out\nerr\n")]
+
+
+def test_name_is_free_while_the_output_is_printed(lab):
+    read, write = make_full_pipe()
+    process = lab.start("-n", "job", "--capture", "failed", "--", "sh", "-c", FAILS, stderr=write)
+    os.close(write)
+
+    until(lab.find_journal("job").exists)
+    assert lab.run("-w", "1m", "-n", "job", "true").returncode == 0
+    until(lambda: read_call(process.pid).split()[0] == WRITE)  # it waits for a reader of stderr
+    process.terminate()
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+    until(lambda: list_kept(lab) == [(True, "out\nerr\n")])
+    os.close(read)
+
+
+# --- the processes -------------------------------------------------------------------------------
+
+
+def test_reader_has_nothing_of_the_caller_and_blocks_every_signal(lab):
+    process = start(lab, f"{READY} read line")
+    [reader] = process.readers
+
+    opened = list_open(reader)
+    assert sorted(re.sub(r"[:\d]+", "", path).split(" ")[0] for path in opened) in (
+        ["/memfdsolo", "pipe[]", "pipe[]"],
+        sorted(["/memfdsolo", "pipe[]", "pipe[]", str(lab.path / "program")]),
+    )
+    blocked = re.search(r"SigBlk:\s(\w+)", open(f"/proc/{reader}/status").read())[1]
+    assert int(blocked, 16) & 0x7FFFFFFF == 0x7FFFFFFF & ~(1 << 8) & ~(1 << 18)
+    assert os.getsid(reader) == reader and os.readlink(f"/proc/{reader}/cwd") == "/"
+    finish(process)
+    wait_dead(reader)
+
+
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_launcher_leaves_no_process(lab, words):
+    process = start(lab, f"{READY} read line", *words)
+    readers = process.readers or [
+        one for child in find_children(process.pid) for one in find_readers(child)
+    ]
+    finish(process)
+
+    assert [read_state(reader) for reader in readers] == ["gone"]
+
+
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_idle_launcher_and_reader_make_no_system_call(lab, words):
+    from conftest import count_switches
+
+    process = start(lab, f"{READY} read line", *words)
+    pids = [process.pid, *find_children(process.pid)]
+    until(lambda: all(read_state(pid) == "S" for pid in pids))
+    before = [count_switches(pid, ("voluntary",)) for pid in pids]
+    select.select([], [], [], 0.2)
+
+    assert [count_switches(pid, ("voluntary",)) for pid in pids] == before
+    finish(process)
+
+
+def test_daemon_left_behind_keeps_only_the_reader(lab, daemons):
+    fifo = lab.path / "fifo"
+    os.mkfifo(fifo)
+    script = "sh -c 'echo $$ >>$LAB/log; read line <$LAB/fifo; echo later; exec >&- 2>&-' & echo out; exit 3"
+    process = lab.start("-n", "job", "--capture", "failed", "--", "sh", "-c", script, stdout=None)
+
+    assert process.wait(PATIENCE) == 3
+    assert process.stderr.read().decode().endswith("output:\nout\n")
+    assert list_kept(lab) == [(True, "out\n")]
+    daemons.extend(map(int, lab.read_log()))
+    with open(fifo, "w") as file:
+        file.write("go\n")
+    until(lambda: list_kept(lab) == [(True, "out\nlater\n")])
+
+
+def test_constant_memory_holds_any_output(lab):
+    process = start(lab, f"head -c 100M /dev/zero; {READY} read line; exit 1")
+    [reader] = process.readers
+    peak = re.search(r"VmHWM:\s+(\d+) kB", open(f"/proc/{reader}/status").read())
+
+    assert int(peak[1]) < 40000
+    assert b"[... 104.8 MB left out ...]" in finish(process)[2].encode()
+
+
+# --- SIGKILL -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [(), ("--no-orphan",)], ids=["orphan", "no orphan"])
+def test_killed_launcher_loses_no_output_and_ends_nothing(lab, words):
+    process = start(lab, f"echo out; {READY} read line; echo later; exit 0", *words)
+    kill(process)
+    if not words:
+        process.stdin.close()
+
+    until(lambda: list_kept(lab) == [(True, "out\n" + "later\n" * (not words))])
+
+
+def test_output_of_a_killed_launcher_is_collected_by_the_next_runs(lab):
+    process = start(lab, f"echo out; {READY} read line")
+    kill(process)
+    process.stdin.close()
+    until(lambda: list_kept(lab))
+    capture(lab, "echo next; exit 1")
+
+    assert list_kept(lab) == [(True, "next\n")]
+
+
+def test_killed_reader_loses_no_output_and_ends_nothing(lab):
+    process = start(lab, f"echo out; {READY} read line; echo later; exit 3")
+    for _ in range(2):
+        [reader] = find_readers(process.pid)
+        os.kill(reader, signal.SIGKILL)
+        until(lambda reader=reader: reader not in find_readers(process.pid))
+        until(lambda: find_readers(process.pid))
+
+    status, _, err = finish(process)
+
+    assert status == 3 and err.endswith("output:\nout\nlater\n")
+
+
+@pytest.mark.parametrize("also_reader", [False, True])
+def test_killed_lower_process_of_tree_loses_no_output(lab, also_reader):
+    process = start(lab, f"echo out; {READY} read line; echo later; exit 3", "--tree")
+    [lower] = find_children(process.pid)
+    [reader] = find_readers(lower)
+    os.kill(lower, signal.SIGKILL)
+    wait_dead(lower)
+    if also_reader:
+        os.kill(reader, signal.SIGKILL)
+
+    status, _, err = finish(process)
+
+    assert status == 3 and err.endswith("output:\nout\nlater\n")
+    assert list_kept(lab) == [(True, "out\nlater\n")]
+
+
+@pytest.mark.tool("strace")
+def test_reader_killed_after_a_read_loses_no_line(lab):
+    """It has read the line and could not count it."""
+    process = start(lab, f"{READY} read line; echo out; echo ready >>$LAB/log; read line; exit 3")
+    [reader] = process.readers
+    tracer = lab.start_words(
+        *inject(lab, "readv:delay_exit=60000000:when=1"), "-p", str(reader), stdin=None
+    )
+    until(lambda: "strace" in open(f"/proc/{tracer.pid}/comm").read())
+    until(lambda: re.search(r"TracerPid:\s+[1-9]", open(f"/proc/{reader}/status").read()))
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    until(lambda: lab.read_log() == ["ready"])
+    pipe = os.open(f"/proc/{reader}/fd/{find_source(reader)}", os.O_RDONLY | os.O_NONBLOCK)
+    until(lambda: not struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
+    os.close(pipe)
+    os.kill(reader, signal.SIGKILL)
+    kill(tracer)
+    until(lambda: find_readers(process.pid) not in ([], [reader]))
+
+    assert finish(process)[2].endswith("output:\nout\n")
+
+
+def find_source(reader):
+    """Return the descriptor of the output's pipe, the lower one of two."""
+    return min(
+        int(fd)
+        for fd in os.listdir(f"/proc/{reader}/fd")
+        if os.readlink(f"/proc/{reader}/fd/{fd}").startswith("pipe:")
+    )
+
+
+def list_calls(trace):
+    """Return a kill, as `inject` takes it, at each system call of a launcher from its first
+    fork on.
+    """
+    counts, points, has_forked = {}, [], False
+    for row in trace.read_text().splitlines():
+        if match := re.match(r"(\w+)\(", row):
+            counts[match[1]] = counts.get(match[1], 0) + 1
+            has_forked = has_forked or match[1] in ("clone", "fork", "clone3")
+            if has_forked:
+                points.append(f"{match[1]}:signal=KILL:when={counts[match[1]]}")
+    return points
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_sigkill_at_every_system_call_of_the_launcher_loses_no_line(lab, words):
+    run = ("-n", "job", "--capture", "failed", *words, "--", "sh", "-c", f"{LINES} exit 3")
+    trace = lab.path / "trace"
+    lab.run(*run, prefix=("strace", "-qq", "-o", trace))
+    for point in tally.choose(list_calls(trace), SAMPLE):
+        lab.log.write_text("")
+        folder = lab.find_journal("job").parent
+        for path in folder.glob(".captured.*"):
+            path.unlink()
+        result = lab.run(*run, prefix=inject(lab, point))
+        assert result.returncode in (3, -signal.SIGKILL), point
+        assert lab.run("-w", "1m", "-n", "job", "true").returncode == 0
+        if lab.read_log():
+            until(lambda: list_kept(lab) == [(True, TEXT)])
+        else:
+            assert list_kept(lab) == [] and result.returncode != 3, point
+        tally.add(kills=1, launchers=1)
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+def test_sigkill_at_every_system_call_of_the_reader_loses_no_line(lab):
+    calls = ("poll", "fcntl", "readv")
+    for call in calls:
+        for when in range(1, 14):
+            process = start(lab, f"{READY} read line; {LINES} read line; exit 3")
+            [reader] = process.readers
+            prefix = inject(lab, f"{call}:signal=KILL:when={when}")
+            tracer = lab.start_words(*prefix, "-p", str(reader), stdin=None)
+            until(lambda: re.search(r"TracerPid:\s+[1-9]", open(f"/proc/{reader}/status").read()))
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            until(lambda: "done" in lab.read_log())
+            lab.log.write_text("")
+            status, _, err = finish(process)
+            assert status == 3 and err.endswith(f"output:\n{TEXT}"), (call, when)
+            tracer.wait(PATIENCE)
+            tally.add(kills=count_injected(lab), launchers=1)
+
+
+# --- on a terminal -------------------------------------------------------------------------------
+
+
+def test_terminal_is_warned_and_not_controlled(lab, terminal):
+    screen = terminal(
+        lab.script,
+        "-n",
+        "job",
+        "--capture",
+        "failed",
+        "--",
+        "sh",
+        "-c",
+        "test -t 1; printf 'a\\tb\\033[31m\\n'; exit 3",
+    ).read_to_end()
+
+    head, _, text = screen.decode().replace("\r", "").partition("output:\n")
+    assert head.startswith(
+        "solo: job: --capture gives the command a pipe instead of the terminal\n"
+    )
+    assert text == "a       b\\x1b[31m\n"
+
+
+def test_python_program_can_be_told_not_to_buffer(lab):
+    """As below cron: what a killed program has buffered is lost."""
+    code = "import os; print('out'); os.kill(os.getpid(), 9)"
+    for value, text in (("", ""), ("1", "out\n")):
+        environment = {**lab.environment, "PYTHONUNBUFFERED": value}
+        words = ("-n", "job", "--capture", "failed", "--", sys.executable, "-S", "-c", code)
+        lab.run(*words, env=environment)
+        assert list_kept(lab) == [(True, text)]
