@@ -20,6 +20,12 @@ WHEN = ("failed", "keep")  # of --capture
 SIZES = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 USUAL_CAPTURE, LARGEST_CAPTURE = 1 << 16, 1 << 30  # bytes
 
+# of --notify-on
+EVENTS = FAILED, SKIPPED, OVERDUE, ENDED, STARTED = (
+    "failed", "skipped", "overdue", "ended", "started",
+)  # fmt: skip
+USUAL_EVENTS = EVENTS[:3]
+
 
 class Kind:
     """`read(flag, text)` returns a value, and raises UsageError. `completes` names what the shells
@@ -159,6 +165,15 @@ def read_capture(flag: str, text: str) -> "tuple[bool, int]":
     return when == WHEN[0], count
 
 
+def read_events(flag: str, text: str) -> "list[str]":
+    """Return the events in `failed,ended`."""
+    events = text.split(",")
+    for event in events:
+        if event not in EVENTS:
+            raise UsageError(f"{flag} {text}: not of {','.join(EVENTS)}")
+    return events
+
+
 FLAG = Kind(read_flag, "")  # has no value
 NAME = Kind(read_word, "names", "job")
 BACKEND = Kind(read_word, "backends", "socket")
@@ -173,3 +188,4 @@ PID = Kind(read_pid, sample="1")
 NOTE = Kind(read_note, sample="migration until noon")
 LINE = Kind(read_word, sample="echo $SOLO_OUTCOME")  # for the shell
 CAPTURE = Kind(read_capture, sample="failed,1M")
+ON = Kind(read_events, sample="failed,started")

@@ -150,6 +150,9 @@ CAPTURE = Option("capture", None, kinds.CAPTURE, "WHEN[,SIZE]", OUTPUT, "failed:
     keyword=None,
     text="With failed, print the command's output, stdout and stderr in one order, only if the run fails; with keep, print "
     "nothing. Either way a file keeps the first and the last half of SIZE (64k) of it; see solo(7).")
+NOTIFY_ON = Option("notify-on", None, kinds.ON, "EVENT,...", OUTPUT, "Events of --notify (failed,skipped,overdue)",
+    needs=("notify",),
+    text="Run LINE at these events: failed, skipped, overdue (by default these), ended (also a success), started.")
 VERBOSE = Option("verbose", "v", kinds.FLAG, None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
 EXPLAIN = Option("explain", None, kinds.FLAG, None, OUTPUT, "Run nothing; print names, holders, outcome", keyword=None,
     text="Run nothing and change nothing: print what a run would do now, and why. The exit status is that of the run, 0 if it "
@@ -160,7 +163,7 @@ HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit; 
 VERSION = Option("version", None, kinds.FLAG, None, OUTPUT, "Print the version and exit", keyword=None)
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, WAIT, LATEST, REPLACE, REPLACE_AFTER, BUSY_EXIT, QUIET,
-    LOUD_AFTER, TIMEOUT, KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, SYSLOG, CAPTURE, NOTIFY, VERBOSE, EXPLAIN, JSON, HELP,
+    LOUD_AFTER, TIMEOUT, KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, SYSLOG, CAPTURE, NOTIFY, NOTIFY_ON, VERBOSE, EXPLAIN, JSON, HELP,
     VERSION,
 )
 # fmt: on

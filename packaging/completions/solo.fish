@@ -34,6 +34,7 @@ complete -c solo -n __fish_use_subcommand -l once-per -x -d 'Run once per DURATI
 complete -c solo -n __fish_use_subcommand -l syslog -d 'Log starts, skips and ends to syslog'
 complete -c solo -n __fish_use_subcommand -l capture -x -d 'failed: print output if it fails; keep: only keep it'
 complete -c solo -n __fish_use_subcommand -l notify -x -d 'Run shell command LINE after a skip or bad end'
+complete -c solo -n __fish_use_subcommand -l notify-on -x -d 'Events of --notify (failed,skipped,overdue)'
 complete -c solo -n __fish_use_subcommand -s v -l verbose -d 'Print waits, starts and ends to stderr'
 complete -c solo -n __fish_use_subcommand -l explain -d 'Run nothing; print names, holders, outcome'
 complete -c solo -n __fish_use_subcommand -l json -d 'Print what --explain finds as JSON'

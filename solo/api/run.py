@@ -63,6 +63,7 @@ def run(
     once_per: Optional[float] = None,
     once_retry: bool = False,
     notify: Optional[str] = None,
+    notify_on: Optional[str] = None,
     chdir: Optional[AnyPath] = None,
     directory: Optional[AnyPath] = None,
     check: bool = False,

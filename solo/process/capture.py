@@ -21,7 +21,7 @@ from solo.errors import SoloError
 from solo.history import captured, usual
 from solo.history.captured import COUNT, KEPT, LARGEST_READ, LIMIT, NAMES, READER, SUCCESS, TARGET
 from solo.journal import Observer
-from solo.kernel import ENDING, close, end_child, escape, is_gone, say
+from solo.kernel import ENDING, close, end_child, escape, is_gone, say, write_whole
 from solo.process.holder import fork_holder
 from solo.text.describe import format_span, format_usual
 from solo.text.events import OK, describe_outcome, encode_any, name_run
@@ -119,6 +119,14 @@ class Capture(Observer):
         if target > count:
             start = captured.locate(self.words[LIMIT], count)[0]
             self.words[COUNT] += len(self.memory[start : start + target - count].rstrip(b"\0"))
+
+    def copy(self) -> str:
+        """Return the path of a copy of the output so far. It lives until this process ends. Raises
+        OSError.
+        """
+        fd = open_memory()
+        write_whole(fd, captured.join(self.memory), 0)
+        return f"/proc/{posix.getpid()}/fd/{fd}"
 
     # --- an observer of the run--------------------------------------------------------------------
 

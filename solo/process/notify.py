@@ -2,7 +2,8 @@
 overdue, or has ended badly.
 
 A watcher, forked when all is released and logged, runs it with a time limit and writes to the
-journal if it fails. The launcher only waits for the watcher if it would die with the launcher.
+journal if it fails. Each begins once the one before has ended. The launcher only waits for the
+watcher if it would die with the launcher.
 """
 
 import _signal
@@ -13,10 +14,13 @@ from time import monotonic
 from solo.errors import Busy, RanAlready, SoloError
 from solo.history import usual
 from solo.identity import read_stat
-from solo.kernel import ENDING, FOREVER, close_all_but, encode
-from solo.process.holder import detach
+from solo.kernel import CLOSED, ENDING, FOREVER, close, close_all_but, encode
+from solo.kinds import ENDED, FAILED, OVERDUE, SKIPPED, STARTED, USUAL_EVENTS
+from solo.process.holder import detach, wait_readable
 from solo.text.describe import format_usual
 from solo.text.events import (
+    CAPTURED,
+    OK,
     VALUES,
     Event,
     Reporter,
@@ -25,6 +29,8 @@ from solo.text.events import (
     make_end,
     make_overdue,
     make_refusal,
+    make_start,
+    name_run,
 )
 
 TYPE_CHECKING = False
@@ -42,6 +48,7 @@ class Notifier(Reporter):
 
     def __init__(self, typed: "Typed") -> None:
         super().__init__(typed)
+        self.events = typed.get("notify_on", USUAL_EVENTS)
         try:
             self.directory = posix.getcwdb()  # the launcher leaves it while the command runs
         except OSError:
@@ -51,13 +58,16 @@ class Notifier(Reporter):
         is_silent = isinstance(error, Busy) and (
             "quiet" in self.typed or "loud_after" in self.typed
         )
-        if not isinstance(error, RanAlready) and (error.is_loud or not is_silent):
+        is_wanted = (SKIPPED if isinstance(error, Busy) else FAILED) in self.events
+        if is_wanted and not isinstance(error, RanAlready) and (error.is_loud or not is_silent):
             self.start(lambda: make_refusal(error, self.names))
 
     def started(self, run: "Run") -> None:
         begin, termination = monotonic(), run.termination
         if termination is None:
             return
+        if STARTED in self.events:
+            self.start(lambda: make_start(run), termination.strangers)
 
         def report_overdue() -> float:
             """Report the run, once, if it is overdue by now. Return when to look again."""
@@ -71,10 +81,11 @@ class Notifier(Reporter):
             )
             return FOREVER
 
-        termination.call, termination.call_at = report_overdue, begin + usual.LEAST_LONG
+        if OVERDUE in self.events:
+            termination.call, termination.call_at = report_overdue, begin + usual.LEAST_LONG
 
     def ended(self, run: "Run") -> None:
-        if run.code or run.outcome is not None:
+        if ENDED in self.events or FAILED in self.events and name_run(run) != OK:
             self.start(lambda: make_end(run))
 
     def start(
@@ -91,10 +102,14 @@ class Notifier(Reporter):
                 _signal.signal(SIGCHLD, _signal.SIG_DFL)
                 while _signal.sigtimedwait(ENDING, 0):
                     pass  # they have ended the command
+            end, life = (CLOSED, CLOSED) if strangers is None else posix.pipe2(posix.O_CLOEXEC)
             watcher = posix.fork()
             if watcher == 0:
-                self.watch(make)
+                self.watch(make, life)
             if strangers is not None:
+                for fd in (life, *self.descriptors):
+                    close(fd)
+                self.descriptors = (end,)
                 stranger = watcher, read_stat(watcher).start
                 strangers.add(stranger)
                 if self.run is not None and self.run.pair is not None:
@@ -106,12 +121,19 @@ class Notifier(Reporter):
         finally:
             pthread_sigmask(SIG_SETMASK, mask)
 
-    def watch(self, make: "Callable[[], Event]") -> None:
-        """Be the watcher: run the command to its end, and report its failure. Does not return."""
+    def watch(self, make: "Callable[[], Event]", life: int) -> None:
+        """Be the watcher: run the command to its end, and report its failure. Does not return, and
+        keeps `life` open until then.
+        """
         try:
             detach()
-            close_all_but(range(3))
+            close_all_but([*range(3), life, *self.descriptors])
+            for fd in self.descriptors:
+                wait_readable([fd], NOTIFY_LIMIT)
+                close(fd)
             event, begin = make(), monotonic()
+            if self.run is not None and self.run.capture is not None and self.run.pid:
+                event.values[CAPTURED] = self.run.capture.copy()
             pid = posix.fork()
             if pid == 0:
                 self.execute(event)

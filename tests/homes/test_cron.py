@@ -48,6 +48,10 @@ PATH=/usr/local/bin:/usr/bin:/bin
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
+* * * * * solo -q -E 0 --loud-after 12 --capture failed -- hold.sh captured; echo $? >>/lab/captured
+* * * * * solo -q -E 0 --loud-after 12 --capture failed -- hold.sh captured; echo $? >>/lab/captured
+* * * * * solo -n fine -q -E 0 --loud-after 12 --capture failed -- sh -c 'echo silent; echo silent >&2'; echo $? >/lab/fine
+* * * * * solo -n broken -q -E 0 --loud-after 12 --capture failed -- sh -c 'echo half; echo lost >&2; exit 3'
 * * * * * solo -n percent -- sh -c 'cat; date +year:\%Y' %first line%second line
 * * * * * /usr/bin/perl /lab/probe.pl /lab/plain.facts
 * * * * * solo -n facts -- /usr/bin/perl /lab/probe.pl /lab/guarded.facts
@@ -106,7 +110,7 @@ CHANGE_TABLES = """
 cd /etc/cron.d && chown alice of-alice && ln hard-link /etc/hard-link && mv link link-to-alices /etc &&
 ln -s /etc/link /etc/link-to-alices . && chown alice /etc/link-to-alices
 """
-HOLDERS = 5  # plain, quiet, loud, shared of alice, shared of root
+HOLDERS = 6  # plain, quiet, loud, captured, shared of alice, shared of root
 
 
 LAYER = """
@@ -242,11 +246,22 @@ def test_quiet_skip_mails_nothing_and_succeeds(minute):
 def test_loud_after_mails_and_fails_the_next_skip(minute):
     minute.find_holder("loud", "root")
 
-    [[line]] = minute.find_mails("loud")
+    [[line]] = minute.find_mails("hold.sh loud")
 
     assert line.endswith(", 2 skips since") and sorted(
         (minute.lab / "loud").read_text().split()
     ) == ["0", "0", "75"]
+
+
+def test_captured_output_is_mailed_of_a_failure_only(minute):
+    minute.find_holder("captured", "root")
+
+    [mail] = minute.find_mails("broken")
+
+    assert re.fullmatch(r"solo: broken: exit 3 after \S+, output:", mail[0])
+    assert mail[1:] == ["half", "lost"]
+    assert minute.find_mails("captured") == [] and (minute.lab / "captured").read_text() == "0\n"
+    assert minute.find_mails("fine") == [] and (minute.lab / "fine").read_text() == "0\n"
 
 
 def test_text_after_a_percent_sign_is_stdin_and_an_escaped_one_reaches_the_command(minute):

@@ -164,67 +164,56 @@ def check_hold(machine, typed):
 
 
 class Inbox(Stub):
-    """Where the notifications and pings of recipes arrive: a web server, and a stand-in for mail(1)
-    that posts to it.
-    """
+    """A web server, where the notifications of recipes arrive."""
 
-    def __init__(self, machine):
+    def __init__(self):
         super().__init__()
         self.received = queue.Queue()
-        mail = f'#!/bin/sh\n(echo "$1 $2 $3"; cat) | curl -fsS --data-binary @- {self.url}/mail\n'
-        write_program(machine.bin / "mail", mail)
 
     def answer(self, request, data):
         self.received.put((request.path, data.decode()))
         return 200, b""
 
     def replace_hosts(self, line):
-        return re.sub(r"https://[a-z]+\.example\.com", self.url, line)
+        return re.sub(r"https://([a-z]+\.example|hc-ping)\.com", self.url, line)
 
     def get(self):
         return self.received.get(timeout=PATIENCE)
 
 
-def check_notify(machine, line, environment):
-    """Verify that a failure is sent, in the form of the receiver, and a success is not.
-    test_notify.py has the skips.
+def check_notify(machine, typed, environment):
+    """Verify that a failure is sent, in the form of the receiver, and a success only where the line
+    asks for it. test_notify.py has the skips.
     """
     need_tools("curl", "jq")
-    job = re.search(r" -- ([\w.]+)", line)[1]
-    inbox = Inbox(machine)
-    line = inbox.replace_hosts(line)
+    job = re.search(r" -- ([\w.]+)", typed)[1]
+    inbox = Inbox()
+    typed = inbox.replace_hosts(typed)
+    received = []
     for status in (0, 7):
-        (machine.bin / job).write_text(f"#!/bin/sh\nexit {status}\n")
-        assert finish(machine.type(line, environment))[0] == status
-
-    path, body = inbox.get()
-
-    inbox.close()
-    assert inbox.received.empty() and "ended with exit status 7 after 0s" in body
-    assert path in ("/hook", "/mail", "/run/7")
-    assert path != "/hook" or list(json.loads(body)) == ["text"]
-    assert path != "/mail" or body.startswith("-s upload: failed ops@example.com\n")
-
-
-def check_ping(machine, line, environment):
-    """Verify that each success is sent, but no failure and no skip, and that cron has nothing to
-    mail.
-    """
-    need_tools("curl")
-    inbox = Inbox(machine)
-    line = inbox.replace_hosts(line)
-
-    holder = machine.type(line, environment)
-    machine.wait_for_starts(1)
-    skipped = finish(machine.type(line, environment))
-    machine.release()
-    succeeded = finish(holder)
-    (machine.bin / "worker.sh").write_text("#!/bin/sh\nexit 7\n")
-    failed = finish(machine.type(line, environment))
+        text = "".join(f"echo line {number}; " for number in range(12))
+        (machine.bin / job).write_text(f"#!/bin/sh\n{text}exit {status}\n")
+        process = machine.type(typed, environment)
+        output = finish(process)
+        assert output == (status, "" if "--capture" in typed else text_of(text), ""), typed
+        received += [inbox.get() for _ in range(2 if "started" in typed else bool(status))]
 
     inbox.close()
-    assert (skipped, succeeded, failed) == ((75, "", ""), (0, "", ""), (7, "", ""))
-    assert inbox.get() == ("/worker", "") and inbox.received.empty()
+    assert inbox.received.empty()
+    if "started" in typed:
+        paths, bodies = zip(*received)
+        assert paths == ("/UUID/start", "/UUID/0", "/UUID/start", "/UUID/7")
+        assert bodies[1] == bodies[3] == text_of(text)
+        return
+    [(path, body)] = received
+    assert "ended with exit status 7 after 0s" in body and path in ("/hook", "/run/7")
+    if path == "/hook":
+        [(key, value)] = json.loads(body).items()
+        assert key == "text" and value.endswith(" " + text_of(text)[len("line 0\nline 1\n") : -1])
+
+
+def text_of(script):
+    return "".join(f"{words}\n" for words in re.findall("echo (.*?);", script))
 
 
 # --- README---------------------------------------------------------------------------------------
@@ -330,8 +319,6 @@ def test_line_of_a_crontab_does_what_it_says(new, typed):
     environment = make_cron_environment(machine, machine.replace_places(CRON_PATH))
     if "--notify" in typed:
         check_notify(machine, typed, environment)
-    elif "&& curl" in typed:
-        check_ping(machine, typed, environment)
     elif "runuser" not in typed:  # test_prometheus.py
         check_guard(machine, typed, environment)
 

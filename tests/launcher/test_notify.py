@@ -346,3 +346,58 @@ def test_overdue_run_is_notified_once(lab, notes, options):
         note,
     )
     assert skipped.startswith("job|skipped|75|") and run.wait(PATIENCE) == 0 and len(notes(2)) == 2
+
+
+# --- --notify-on and the output ------------------------------------------------------------------
+
+EVENT = 'echo "$SOLO_OUTCOME ${SOLO_STATUS:-start}" >>$LAB/notes; '
+
+
+@pytest.mark.parametrize(
+    "on, script, wanted",
+    [
+        ("ended", "exit 0", ["ok 0"]),
+        ("ended", "exit 3", ["failed 3"]),
+        ("started,ended", "exit 0", ["running start", "ok 0"]),
+        ("started,failed", "exit 3", ["running start", "failed 3"]),
+    ],
+)
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_line_runs_at_the_chosen_events_in_their_order(lab, notes, words, on, script, wanted):
+    """Each event begins once the line of the one before has ended."""
+    line = 'test "$SOLO_STATUS" || sleep 0.2; ' + EVENT
+    run = ("--notify", line, "--notify-on", on, *words, "-n", "job", "--", "sh", "-c", script)
+    lab.run(*run)
+
+    assert notes(len(wanted)) == wanted
+
+
+def test_line_does_not_run_at_other_events(lab, notes):
+    lab.hold("busy")
+    for on, name in (("failed,started", "busy"), ("skipped,ended", "new"), ("started", "new")):
+        script = "/nonexistent" if name == "new" else "true"
+        lab.run("--notify", EVENT, "--notify-on", on, "-n", name, script)
+    lab.run("--notify", EVENT, "--notify-on", "skipped", *FAIL)
+    lab.run("--notify", EVENT, "--notify-on", "failed", *FAIL)
+
+    assert notes(1) == ["failed 3"]
+
+
+def test_line_gets_the_output_by_a_path_that_lives_until_it_has_ended(lab, notes):
+    line = 'cat "$SOLO_CAPTURED" >>$LAB/notes; echo "$SOLO_CAPTURED" >>$LAB/notes'
+    lab.run(
+        "--notify", line, "--capture", "keep", "-n", "job", "--", "sh", "-c", "echo out; exit 3"
+    )
+
+    text, path = notes(2)
+    assert text == "out"
+    until(lambda: not os.path.exists(path))
+
+
+def test_skip_and_run_without_capture_have_no_output(lab, notes):
+    lab.hold("job")
+    line = 'echo "[$SOLO_CAPTURED]" >>$LAB/notes'
+    lab.run("--notify", line, "--capture", "failed", "-n", "job", "true")
+    lab.run("--notify", line, "-n", "other", "false")
+
+    assert notes(2) == ["[]", "[]"]

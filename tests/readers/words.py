@@ -20,7 +20,7 @@ SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 DURATIONS = "500ms|30|30s|5m|1h30m|2d|forever|1m30|1.5h|.5|5.|.||-1|1e3|ms|1h 2m|²|1mm|1ms1m".split(
     "|"
 ) + ["9" * 400]
-VALUES = "0|1|255|256||--|-q|x=y|a".split("|")
+VALUES = "0|1|255|256||--|-q|x=y|a|failed|keep,64k|keep,2G|ended,started".split("|")
 
 
 def find_seconds(text: str):
@@ -49,6 +49,21 @@ def find_note(text: str):
     return text if text.strip() and text.isprintable() and len(text) <= record.NOTE_LIMIT else None
 
 
+def find_capture(text: str):
+    found = re.fullmatch("(failed|keep)(?:,([0-9]{1,9})([kMG]?))?", text)
+    size = (
+        found
+        and int(found[2] or 64)
+        << {"": 0, "k": 10, "M": 20, "G": 30}[found[3] or "k" * (not found[2])]
+    )
+    return (found[1] == "failed", size) if found and 0 < size <= 1 << 30 else None
+
+
+def find_events(text: str):
+    found = text.split(",")
+    return found if {*found} <= {"failed", "skipped", "overdue", "ended", "started"} else None
+
+
 # How another reader finds the value of a kind, None if it is invalid; all other kinds take any
 # word.
 FINDERS = {
@@ -62,6 +77,8 @@ FINDERS = {
     kinds.PID: lambda text: find_number(text, 999999999, 9) or None,
     kinds.SIGNAL: find_signal,
     kinds.NOTE: find_note,
+    kinds.CAPTURE: find_capture,
+    kinds.ON: find_events,
 }
 
 
