@@ -502,13 +502,13 @@ def test_one_name_in_two_directories_gets_a_note(folder, tmp_path, case):
 
 def test_a_long_file_is_read_in_a_time_that_grows_with_its_length(folder):
     """A line has the variables that are read, and names three of the lines with its words."""
-    variables = "".join(f"A{number}=1\n" for number in range(30_000))
-    rows = examine(f"{variables}PATH=BIN\n" + "@daily solo /bin/true\n" * 200, folder)
+    variables = "".join(f"A{number}=1\n" for number in range(10_000))
+    rows = examine(f"{variables}PATH=BIN\n" + "@daily solo /bin/true\n" * 100, folder)
     [line] = crontab.parse_crontab(Source("tab", variables + "@daily job", False, ME))
 
     assert not line.variables and {list_found(row) for row in rows} == {"twins"}
-    assert "that of tab:30002, tab:30003, tab:30004 and 196 more: " in find_text(rows[-1])
-    assert "that of tab:30003, tab:30004, tab:30005 and 196 more: " in find_text(rows[0])
+    assert "that of tab:10002, tab:10003, tab:10004 and 96 more: " in find_text(rows[-1])
+    assert "that of tab:10003, tab:10004, tab:10005 and 96 more: " in find_text(rows[0])
 
 
 @pytest.mark.root

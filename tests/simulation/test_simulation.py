@@ -15,7 +15,7 @@ from simulation import leases, mutants, programs
 
 pytestmark = pytest.mark.long
 
-RUNS = 60  # of each scene
+RUNS = 30  # of each scene
 # Scenes that are searched completely.
 COMPLETE = [
     ["locks", "locks-skip", "two-plain", "two"],
@@ -125,7 +125,7 @@ def test_fault_without_its_code_and_unknown_call_are_errors(code, error):
 @pytest.mark.full
 @pytest.mark.parametrize("fault", mutants.FOUND, ids=lambda fault: fault.name)
 def test_fault_in_the_hot_path_is_found(fault):
-    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--runs", 10 * RUNS)
+    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--runs", 20 * RUNS)
 
     assert status == 1 and "replay: " in output, output
 

@@ -1,8 +1,5 @@
 """`make weight` counts what has to be understood, not how it is laid out."""
 
-import subprocess
-import sys
-
 import pytest
 import weight
 
@@ -26,11 +23,25 @@ def test_a_string_that_is_no_docstring_has_weight():
     assert weight.count_tokens("x = 'one'\n'two'\n") == 4
 
 
-def test_weight_is_printed_by_folder_against_the_last_release():
-    lines = subprocess.run(
-        [sys.executable, weight.__file__], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+def test_an_f_string_is_one_token():
+    assert weight.count_tokens("x = f'{one} and {two}'\n") == 3
 
-    tokens, grown, folder = lines[1].split()
-    assert (lines[0].split()[:2], folder) == (["tokens", "since"], "solo")
-    assert int(tokens.replace(",", "")) == weight.weigh()["solo"] and grown[0] in "+-"
+
+def test_weight_is_printed_by_folder_against_the_last_release(tmp_path, monkeypatch, capsys):
+    (tmp_path / "solo/text").mkdir(parents=True)
+    (tmp_path / "solo/one.py").write_text(CODE)
+    (tmp_path / "solo/text/two.py").write_text(CODE)
+    (tmp_path / "weight.txt").write_text("1.0\nsolo 12\nsolo/ 12\n")
+    monkeypatch.setattr(weight, "ROOT", tmp_path)
+    monkeypatch.setattr(weight, "RELEASE", tmp_path / "weight.txt")
+    monkeypatch.setattr("sys.argv", ["weight"])
+
+    weight.main()
+
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows == [
+        ["tokens", "since", "1.0"],
+        ["10", "-2", "solo"],
+        ["20", "+8", "solo/"],
+        ["10", "+10", "solo/text"],
+    ]
