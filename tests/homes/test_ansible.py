@@ -5,12 +5,13 @@ that the test throws away.
 import os
 import re
 import shutil
+import sys
 
 import pytest
 from builds import make_pyz, run
 from conftest import ROOT, find_script
 from machine import finish
-from pages import read_cron_lines
+from pages import read_cron_lines, read_example
 from test_recipes import check_guard, make_cron_environment
 
 pytestmark = [pytest.mark.long, pytest.mark.full]
@@ -78,3 +79,26 @@ def check_line(machine, layer):
     )
     found = finish(machine.type(f"{machine.script} doctor --crontab --json {layer}/here"))
     assert found[:2] == (0, "[]\n"), found
+
+
+def test_task_takes_a_skip_for_neither_failure_nor_change(new):
+    machine = new()
+    (machine.bin / "task.yml").write_text(
+        read_example("task.yml").replace("./mig", f"{machine.bin}/mig")
+    )
+    line = (
+        f"exec {find_script('ansible-playbook')} --inventory=localhost, --connection=local task.yml"
+    )
+    variables = {**machine.environment, "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
+    holder = machine.type("exec solo -n migrate -- migrate.sh")
+    machine.wait_for_starts(1)
+
+    skipped = finish(machine.type(line, variables))
+    machine.release()
+    finish(holder)
+    ran = finish(machine.type(line, variables))
+    (machine.bin / "migrate.sh").write_text("#!/bin/sh\nexit 1\n")
+    failed = finish(machine.type(line, variables))
+
+    counts = [re.findall(r"changed=(\d).*failed=(\d)", out) for _, out, _ in (skipped, ran, failed)]
+    assert counts == [[("0", "0")], [("1", "0")], [("0", "1")]], (skipped, ran, failed)

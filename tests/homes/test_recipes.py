@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, need_tools, until, write_program
+from conftest import PATIENCE, ROOT, find_script, need_tools, until, write_program
 from machine import ETCD, count_most_at_once, finish
 from pages import EXAMPLES, read_cron_lines, read_example, read_jobs, read_quotes, read_readme
 from stub import Stub
@@ -439,6 +439,73 @@ def test_worktrees_of_a_repository_exclude_each_other_but_not_those_of_another(n
     assert count_most_at_once(machine.read_log()) == 2
 
 
+@pytest.mark.tool("git")
+def test_hook_deploys_one_push_at_a_time(new):
+    machine = new()
+    git = "git -c user.name=x -c user.email=x@example.com -C work"
+    make = (
+        f"git init -q --bare repository && git init -q work && {git} commit -q --allow-empty -m x"
+    )
+    assert finish(machine.type(make))[0] == 0
+    shutil.copy(EXAMPLES / "post-receive", machine.bin / "repository/hooks")
+    shutil.copy(machine.bin / "deploy.sh", machine.bin / "repository")
+    push = f"exec {git} push -q ../repository HEAD:refs/heads/"
+
+    pushes = [machine.type(f"{push}one")]
+    machine.wait_for_starts(1)
+    pushes.append(machine.start_waiter(f"{push}two"))
+
+    machine.release()
+    assert [finish(process)[0] for process in pushes] == [0, 0]
+    assert machine.read_log() == ["start:deploy.sh:", "end:deploy.sh:"] * 2
+
+
+def read_worker():
+    [line] = re.findall(r"(?m)^command=(.*)", read_example("supervisord.conf"))
+    return line
+
+
+@pytest.mark.tool("runsv")
+def test_worker_below_runit_waits_and_ends_with_it(new):
+    machine = new()
+    script = f"#!/bin/sh\ncd {machine.bin} || exit\nexec {read_worker()}\n"
+    for place in ("one", "two"):
+        (machine.bin / place).mkdir()
+        write_program(machine.bin / place / "run", script)
+    first = machine.type("exec runsv one")
+    machine.wait_for_starts(1)
+    second = machine.start_waiter("exec runsv two")
+
+    first.terminate()  # runsv ends its service first
+
+    machine.wait_for_starts(2)
+    assert finish(first)[0] == 0
+    second.terminate()
+    assert finish(second)[0] == 0 and machine.list() == []
+
+
+@pytest.mark.full
+def test_worker_below_supervisord_waits_and_ends_with_it(new):
+    machine = new()
+    words = {}
+    for place in ("one", "two"):
+        (machine.bin / place).write_text(
+            f"[supervisord]\npidfile={machine.path}/{place}.pid\nlogfile={machine.path}/{place}.log\n"
+            + read_example("supervisord.conf")
+        )
+        words[place] = f"exec {find_script('supervisord')} -n -c {place}"
+    first = machine.type(words["one"])
+    machine.wait_for_starts(1)
+    second = machine.start_waiter(words["two"])
+
+    first.terminate()
+
+    machine.wait_for_starts(2)
+    assert finish(first)[0] == 0
+    second.terminate()
+    assert finish(second)[0] == 0 and machine.list() == []
+
+
 def run_python(machine, text):
     machine.release()
     environment = {**machine.environment, "PYTHONPATH": str(ROOT)}
@@ -477,7 +544,10 @@ def read_sources() -> list:
         path.read_text() for folder in folders for path in folder.rglob("*") if path.is_file()
     ]
     lines = [re.sub(r" {2,}# .*", "", line) for text in texts for line in text.splitlines()]
-    return [re.sub(r"^(exec |- )", "", line.strip()).replace("$$SOLO", "$SOLO") for line in lines]
+    return [
+        re.sub(r"^(exec |- |command=)", "", line.strip()).replace("$$SOLO", "$SOLO")
+        for line in lines
+    ]
 
 
 QUOTES = read_quotes()
