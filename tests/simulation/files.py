@@ -28,13 +28,18 @@ class Inode:
         self.changed, self.set_to = now, None  # its ctime and mtime; the mtime that it was set to
         self.locks = {}  # OpenFile -> mode
         self.name = ""  # the last one that it got
-        self.ends = {"pipe-read": 0, "pipe-write": 0}  # of a pipe: descriptors
+        self.ends = {
+            "pipe-read": 0,
+            "pipe-write": 0,
+            "socket": 0,
+        }  # of a pipe or socket: descriptors
+        self.messages, self.peer = [], None  # of a socket: (bytes, the files on their way) to read
         self.is_folder = mode & FOLDER == FOLDER
 
 
 class OpenFile:
-    """The target of a descriptor: `kind` is file, pipe-read, pipe-write, proc, pidfd, links or
-    null. `owner` opened it.
+    """The target of a descriptor: `kind` is file, pipe-read, pipe-write, socket, proc, pidfd, links
+    or null. `owner` opened it.
     """
 
     left_early = False
@@ -67,17 +72,24 @@ class Files:
             fd = next(fd for fd in range(1 << 16) if fd not in process.descriptors)
         process.descriptors[fd] = file, is_closed_by_exec
         file.references += 1
-        if file.is_pipe:
+        if file.is_pipe or file.kind == "socket":
             file.target.ends[file.kind] += 1
         return fd
 
     def close(self, process, fd):
         file = self.get(process, fd)
         del process.descriptors[fd]
-        file.references -= 1
-        if file.is_pipe:
+        self.release(process, file)
+        if file.is_pipe or file.kind == "socket":
             file.target.ends[file.kind] -= 1
-        elif file.kind == "file" and not file.references:
+        if file.kind == "socket" and not file.references:
+            for lost in [lost for _, files in file.target.messages for lost in files]:
+                self.release(process, lost)
+
+    def release(self, process, file):
+        """Drop a reference; with the last one, the lock."""
+        file.references -= 1
+        if file.kind == "file" and not file.references:
             mode = file.target.locks.pop(file, None)
             if file.left_early and mode == real_fcntl.LOCK_EX:
                 self.violate(
@@ -266,6 +278,31 @@ class Files:
         return self.install(process, "pipe-read", pipe, flags), self.install(
             process, "pipe-write", pipe, flags
         )
+
+    def socketpair(self, process):
+        ends = [Inode(self.make_number(process), FIFO | 0o600) for _ in range(2)]
+        ends[0].peer, ends[1].peer = reversed(ends)
+        return tuple([self.install(process, "socket", end, real.O_CLOEXEC) for end in ends])
+
+    def sendmsg(self, process, fd, data, fds=()):
+        peer = self.get(process, fd).target.peer
+        if not peer.ends["socket"]:
+            fail(EPIPE)
+        files = [self.get(process, each) for each in fds]
+        for file in files:
+            file.references += 1
+        peer.messages.append((bytes(data), files))
+
+    def recvmsg(self, process, fd):
+        """Return (bytes, descriptors) of a message."""
+        end = self.get(process, fd).target
+        if not end.messages:
+            return fail(EAGAIN) if end.peer.ends["socket"] else (b"", ())
+        data, files = end.messages.pop(0)
+        fds = [self.attach(process, file, True) for file in files]
+        for file in files:
+            file.references -= 1
+        return data, tuple(fds)
 
     # --- locks
     def can_flock(self, process, fd, mode):

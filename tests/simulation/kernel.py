@@ -15,7 +15,19 @@ import posix as real
 import traceback
 from _signal import SIG_DFL, SIG_IGN, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP
 from collections import namedtuple
-from errno import EAGAIN, ECHILD, EINTR, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ESRCH
+from errno import (
+    EAGAIN,
+    ECHILD,
+    EINTR,
+    EIO,
+    EMFILE,
+    ENOENT,
+    ENOMEM,
+    ENOSPC,
+    EPERM,
+    ESRCH,
+    ETOOMANYREFS,
+)
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -26,6 +38,7 @@ from simulation.reduction import is_independent
 
 SIGNALS = {
     "kill": SIGKILL,
+    "group": SIGKILL,  # of the process group
     "stop": SIGSTOP,
     "suspend": _signal.SIGTSTP,
     "continue": SIGCONT,
@@ -43,16 +56,21 @@ ERRORS = {  # the calls that each error can come from
     EMFILE: "open listdir pidfd_open",
     ENOMEM: "flock fork poll",
     EAGAIN: "fork",
+    ETOOMANYREFS: "sendmsg",
     EINTR: "close",
 }
 # Calls that other processes can see or change.
 POINTS = {
-    *"execve waitpid kill pidfd_send_signal sigtimedwait work _exit".split(),
+    *"getppid setsid".split(),
+    *"execve waitpid kill pidfd_send_signal sigtimedwait work _exit sleep".split(),
+    *"recvmsg waitid prctl".split(),
     *" ".join(ERRORS.values()).split(),
 }
 # Those that change nothing for other processes: a kill just after one leaves what a kill just
 # before it leaves.
-LOOKS = "fstat stat listdir readlink pread poll pidfd_open sigtimedwait work".split()
+LOOKS = "fstat stat listdir readlink pread poll pidfd_open sigtimedwait work waitid getppid".split()
+# Calls that only concern others where the two processes of --tree have a socket between them.
+OF_PAIR = "getppid setsid".split()
 
 
 class Ended(GreenletExit):
@@ -88,6 +106,7 @@ class Process:
             self.left_early
         ) = False
         self.death_signal, self.has_effect, self.output, self.environment = 0, True, b"", {}
+        self.group, self.is_subreaper = pid, False
         self.is_asking = False  # all its calls are one step
 
     is_alive = property(lambda self: self.state in proc.ALIVE)
@@ -167,7 +186,7 @@ class Kernel(Files):
             taken = {pid for pid, other in self.processes.items() if not other.is_reaped}
             pid = next(pid for pid in range(2, 1 << 15) if pid not in taken)
         child = self.add(pid, process.pid, process.program, process.words)
-        child.namespace, child.mask = process.namespace, process.mask
+        child.namespace, child.mask, child.group = process.namespace, process.mask, process.group
         child.log = [*process.log, ("fork", 0, None)]
         for fd, (file, is_closed) in process.descriptors.items():
             self.attach(child, file, is_closed, fd)
@@ -201,19 +220,37 @@ class Kernel(Files):
         process.alarm = process.wake = None
         for fd in list(process.descriptors):
             self.close(process, fd)
+        reaper = self.find_reaper(process)
         for child in self.processes.values():
             if child.parent == process.pid and not child.is_reaped:
-                child.parent = 1
-                child.is_reaped = child.state == "Z"
+                child.parent = 1 if reaper is None else reaper.pid
+                if child.state == "Z":
+                    self.report_end(child)
                 self.send(child, child.death_signal, SENT, process.pid)
+        self.report_end(process)
+        if getcurrent() is not process.greenlet:
+            self.todo.append(process)  # its greenlet ends after this step
+
+    def find_reaper(self, process):
+        """Return the subreaper that adopts the children of a process, or None."""
+        other = self.processes.get(process.parent)
+        while other is not None and not (other.is_alive and other.is_subreaper):
+            other = self.processes.get(other.parent)
+        return other
+
+    def report_end(self, process):
         parent = self.processes.get(process.parent)
         process.is_reaped = (
             parent is None or not parent.is_alive or parent.handlers.get(SIGCHLD) == SIG_IGN
         )
-        code, value = (KILLED, status & 0x7F) if status & 0x7F else (EXITED, status >> 8)
-        self.send(parent, SIGCHLD, code, process.pid, value)
-        if getcurrent() is not process.greenlet:
-            self.todo.append(process)  # its greenlet ends after this step
+        code, pid, _, value = make_info(process)
+        self.send(parent, SIGCHLD, code, pid, value)
+
+    def waitid(self, process, kind, pid, flags):
+        """Only look for an end (WNOWAIT | WNOHANG)."""
+        children = self.find_children(process, -1 if kind == real.P_ALL else pid) or fail(ECHILD)
+        ended = [child for child in children if child.state == "Z"]
+        return Info(SIGCHLD, *make_info(ended[0])) if ended else None
 
     def waitpid(self, process, pid, flags=0):
         for child in self.find_children(process, pid) or fail(ECHILD):
@@ -248,6 +285,14 @@ class Kernel(Files):
     sigpending = lambda self, process: process.mask.intersection(process.pending)
     set_death_signal = lambda self, process, signal: setattr(process, "death_signal", signal)
     work = lambda self, process: None  # a program of a scene stops here once more
+    sleep = lambda self, process, seconds: None
+    can_sleep = lambda self, process, seconds: self.is_time(process, seconds)
+
+    def prctl(self, process, option, value):
+        setattr(process, {1: "death_signal", 36: "is_subreaper"}[option], value)
+
+    def setsid(self, process):
+        process.group = fail(EPERM) if process.group == process.pid else process.pid
 
     def getppid(self, process):
         parent = self.processes.get(process.parent)
@@ -469,7 +514,7 @@ class Kernel(Files):
         """Whether the next call is the only choice: independent, and no fault can come before
         it.
         """
-        kinds = ("error", "kill", "stop", "suspend") if process.has_effect else ("error",)
+        kinds = ("error", *set(SIGNALS)) if process.has_effect else ("error",)
         return (
             not any(map(self.faults.get, kinds))
             and self.can_run(process)
@@ -500,8 +545,11 @@ class Kernel(Files):
                 continue
             if process.has_effect or not alone:
                 kinds = ("kill", "stop", *(["suspend"] if process.has_executed else []))
+                if process is self.find_first(process.group):
+                    kinds = ("group", *kinds)
                 choices += [(kind, process.pid) for kind in kinds if self.faults.get(kind)]
-            if self.faults.get("error") and process in runnable and not process.has_executed:
+            is_ours = not process.has_executed and process.running is None
+            if self.faults.get("error") and process in runnable and is_ours:
                 errors = [
                     error for error, calls in ERRORS.items() if process.call[0] in calls.split()
                 ]
@@ -515,6 +563,12 @@ class Kernel(Files):
         launcher = self.processes.get(process.parent)
         return process.state == "T" and not (
             process.is_suspended and launcher is not None and launcher.is_alive
+        )
+
+    def find_first(self, group):
+        """Return the first process that lives in a process group."""
+        return next(
+            each for each in self.processes.values() if each.is_alive and each.group == group
         )
 
     def is_alone(self, process):
@@ -545,7 +599,9 @@ class Kernel(Files):
         elif kind in SIGNALS:
             if kind in self.faults:
                 self.faults[kind] -= 1
-            self.send(process, SIGNALS[kind], BY_KERNEL if kind == "suspend" else SENT, 0)
+            group = list(self.processes.values()) if kind == "group" else ()
+            for each in [each for each in group if each.group == process.group] or [process]:
+                self.send(each, SIGNALS[kind], BY_KERNEL if kind == "suspend" else SENT, 0)
             process.is_suspended = kind == "suspend"
             if kind == "suspend":
                 self.send(self.processes.get(process.parent), SIGNALS[kind], BY_KERNEL, 0)
@@ -565,6 +621,12 @@ class Kernel(Files):
             process.greenlet.throw(Ended)
 
 
+def make_info(process):
+    """Return what a siginfo_t says of the end of a process."""
+    is_killed, status = process.status & 0x7F, process.status >> 8
+    return KILLED if is_killed else EXITED, process.pid, 0, is_killed or status
+
+
 def is_point(process, name, words):
     """Whether other processes can see or change the call: not if only the process itself has what
     it concerns.
@@ -582,6 +644,8 @@ def is_point(process, name, words):
         return (
             file.is_pipe or file.kind == "file" and (name != "close" or file in file.target.locks)
         )
+    if name in OF_PAIR:
+        return any(file.kind == "socket" for file, _ in process.descriptors.values())
     if name == "poll":
         return [fd for fd, _ in words[0]] != [2]  # stderr always has room
     return name != "sigtimedwait" or words[1] != 0

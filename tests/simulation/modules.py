@@ -1,8 +1,9 @@
 """The modules of Python that solo's hot path uses, over the simulated kernel: posix, fcntl,
-_signal, select, time. And the loader of solo.
+_signal, select, time, _socket. And the loader of solo.
 """
 
 import _signal as real_signal
+import _socket as real_socket
 import fcntl as real_fcntl
 import importlib.abc
 import importlib.util
@@ -12,6 +13,7 @@ import sys
 import time as real_time
 import types
 from _signal import SIG_DFL
+from array import array
 from io import BytesIO
 from pathlib import Path
 
@@ -61,13 +63,13 @@ def make_modules():
     """Return {name: module}."""
     made = {
         real.__name__: make_module(real)
-        for real in (real_posix, real_fcntl, real_signal, real_select, real_time)
+        for real in (real_posix, real_fcntl, real_signal, real_select, real_time, real_socket)
     }
-    posix, fcntl, signal, select, time = made.values()
+    posix, fcntl, signal, select, time, socket = made.values()
     posix.environ = {b"PATH": b"/bin", b"SOLO_DIR": b"/locks"}
     posix.geteuid = posix.getuid = posix.getsid = lambda *_: 0
     posix.isatty = lambda fd: False
-    posix.sched_yield = posix.chdir = posix.setsid = lambda *_: None
+    posix.sched_yield = posix.chdir = lambda *_: None
     posix.getcwd = lambda: "/"
     posix.sysconf = lambda name: 100
     posix.uname = lambda: types.SimpleNamespace(nodename="host")
@@ -83,6 +85,7 @@ def make_modules():
     )
     signal.sigwaitinfo = lambda signals: signal.sigtimedwait(signals, None)
     select.poll = Poll
+    socket.socketpair = lambda *_: tuple(map(Socket, kernel.enter("socketpair", (), {})))
     time.clock_gettime = lambda clock: kernel.enter("monotonic", (), {})
     return made
 
@@ -105,6 +108,28 @@ class Poll:
 
     def poll(self, milliseconds=None):
         return kernel.enter("poll", (self.fds, milliseconds), {})
+
+
+class Socket:
+    def __init__(self, fd):
+        self.fd = fd
+
+    def fileno(self):
+        return self.fd
+
+    def close(self):
+        kernel.enter("close", (self.fd,), {})
+
+    def send(self, data, flags):
+        kernel.enter("sendmsg", (self.fd, data), {})
+
+    def sendmsg(self, parts, ancillary, flags):
+        numbers = [number for _, _, data in ancillary for number in array("i", data)]
+        kernel.enter("sendmsg", (self.fd, b"".join(parts), tuple(numbers)), {})
+
+    def recvmsg(self, *_):
+        data, fds = kernel.enter("recvmsg", (self.fd,), {})
+        return data, [(0, 0, array("i", fds).tobytes())] if fds else [], 0, None
 
 
 class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
@@ -168,6 +193,7 @@ def load(modules, faults=()):
     solo_kernel.is_umask_dropped = True
     start.wait_go.__defaults__ = (0,)  # a spin is a schedule like any other
     watch.watch_links = make_call("watch_links")
+    prctl.loaded.append(lambda *words: kernel.enter("prctl", words, {}))
     prctl.make_die_with = lambda: lambda pid: kernel.enter("set_death_signal", (9,), {})
     hold.GivenProcess.watch = lambda self, origin: None  # a thread
     holder.open = lambda *words: BytesIO()  # of /proc/self/comm

@@ -8,6 +8,7 @@ from simulation.faults import Fault
 
 RENAME = "posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)"
 SEND_GO = 'send_go(child.go, b"\\0".join([*variables, GO]))'
+PAIR = "self.pair.begin(child.pid, holds)"
 COMPLETE = "hold.complete((child.pid, child.start))"
 
 # fmt: off
@@ -162,6 +163,22 @@ FOUND = [
         "posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status)", "posix.WIFCONTINUED(status)", "suspends",
     ),
     Fault("SIGCONT not forwarded", "supervise.py must_forward", "is_stopped(child.pid)", "False", "suspends"),
+    Fault("tree not adopted", "process/limits.py Termination.__init__", "become_subreaper()", "None", "tree"),
+    Fault(
+        "holds not shared by a pair", "process/pair.py Lower.begin",
+        "for hold in holds: self.share(hold)", "pass", "tree-kill",
+    ),
+    Fault("holds shared after the go message", "start.py Starter.start", PAIR, f"({SEND_GO}, {PAIR})", "tree-kill"),
+    Fault("pair in one group", "process/pair.py Lower.begin", "posix.setsid()", "None", "trees-group"),
+    Fault(
+        "lower process dies with the upper", "process/pair.py Lower.begin",
+        "load_prctl()(SET_PDEATHSIG, WAKE_SIGNAL)", "None", "trees",
+    ),
+    Fault(
+        "upper process does not go on", "process/pair.py Upper.collect",
+        "self.take_over(child, status)", "None", "tree-kill",
+    ),
+    Fault("status kept from the upper process", "process/pair.py Lower.collect", 'self.say("status", status)', "None", "tree-kill"),
     Fault("killed command refused", "process/holder.py Holder.begin", "return", "raise", "namespaces"),
 ]
 

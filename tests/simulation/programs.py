@@ -13,7 +13,11 @@ import posix
 import select
 import time
 from _signal import SIGALRM, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1
+from _socket import AF_UNIX, MSG_DONTWAIT, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socketpair
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
+from sys import byteorder
+
+from solo.process.prctl import SET_CHILD_SUBREAPER, SET_PDEATHSIG, load_prctl
 
 
 def attempt(call, *words, **named):
@@ -270,6 +274,85 @@ def orphan_gets_another_parent():
     yield wait(run_child(outer))
     posix.close(say)
     yield posix.read(reader, 9)
+
+
+def descriptors_on_their_way_keep_a_lock():
+    one, two = create(), create()
+    flock(one, LOCK_EX)
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    right = [(SOL_SOCKET, SCM_RIGHTS, one.to_bytes(4, byteorder))]
+    ours.sendmsg([b"a"], right, MSG_DONTWAIT)
+    ours.sendmsg([b"b"], right, MSG_DONTWAIT)
+    posix.close(one)
+    yield try_lock(two, LOCK_SH)
+    data, ancillary, *_ = theirs.recvmsg(9, 64, MSG_DONTWAIT)
+    posix.close(int.from_bytes(ancillary[0][2], byteorder))
+    yield data, try_lock(two, LOCK_SH), attempt(theirs.send, b"c", 0)
+    theirs.close()
+    yield try_lock(two, LOCK_SH), attempt(ours.send, b"d", 0) in ("EPIPE", "ECONNRESET")
+
+
+def empty_socket_has_no_message():
+    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+    yield attempt(theirs.recvmsg, 9, 64, MSG_DONTWAIT)
+    ours.send(b"a", 0)
+    ours.close()
+    yield theirs.recvmsg(9, 64, MSG_DONTWAIT)[0], theirs.recvmsg(9, 64, MSG_DONTWAIT)[0]
+
+
+def look_for_end(pid):
+    ended = posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
+    return ended and (ended.si_pid == pid, ended.si_status)
+
+
+def subreaper_adopts_the_living_and_the_dead():
+    load_prctl()(SET_CHILD_SUBREAPER, 1)
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, {SIGCHLD})
+    (reader, writer), (go, say) = pipe(), pipe()
+
+    def outer():
+        me = posix.getpid()
+
+        def inner():
+            posix.close(say)
+            posix.read(go, 1)
+            posix.write(writer, b"same" if posix.getppid() == me else b"adopted")
+
+        run_child(inner)
+        ended = run_child(lambda: 4)
+        _signal.sigwaitinfo({SIGCHLD})
+        return look_for_end(ended) != (True, 4)
+
+    first = run_child(outer)
+    yield wait(first), posix.waitpid(-1, 0)[1], _signal.sigpending() == {SIGCHLD}
+    posix.close(say)
+    yield posix.read(reader, 9), posix.waitpid(-1, 0)[1], attempt(posix.waitpid, -1, 0)
+    yield attempt(look_for_end, 1)
+
+
+def death_signal_comes_with_the_end_of_the_parent():
+    (reader, writer), (ready, say) = pipe(), pipe()
+
+    def outer():
+        def inner():
+            load_prctl()(SET_PDEATHSIG, SIGKILL)
+            posix.write(say, b"!")
+            posix.read(pipe()[0], 1)
+
+        run_child(inner)
+        posix.read(ready, 1)
+
+    yield wait(run_child(outer))
+    posix.close(writer)
+    yield posix.read(reader, 1)
+
+
+def leader_of_a_session_cannot_begin_one():
+    def body():
+        posix.setsid()
+        return attempt(posix.setsid) == "EPERM"
+
+    yield wait(run_child(body))
 
 
 def timers():

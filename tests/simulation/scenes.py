@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from simulation import modules, proc
 from simulation.files import Inode
-from simulation.kernel import SIG_IGN, Kernel
+from simulation.kernel import SIG_IGN, SIGKILL, Kernel
 from solo import acquire, launcher, main, plan, queue, tickets
 from solo.argv import parse
 from solo.command import make_name
@@ -81,24 +81,32 @@ def rest():
         modules.kernel.enter("work", (), {})
 
 
+def leave_daemon():
+    """Be a command that leaves a process in a session of its own, which outlives it or not."""
+    if posix.fork() == 0:
+        posix.setsid()
+    rest()
+
+
 PROGRAMS = {
     "/bin/solo": run_solo,
     "/bin/lock": run_lock,
     "/bin/clean": run_clean,
     "/bin/rm": run_rm,
     "/bin/job": rest,
+    "/bin/tree": leave_daemon,
 }
 
 
-def replace(place, word, part):
+def replace(place, word, part, make=lambda: None):
     """Leave out a part of solo in a scene that does without."""
     call = getattr(place, word)
     setattr(
-        place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else None
+        place, word, lambda *words: call(*words) if part in modules.kernel.scene.parts else make()
     )
 
 
-replace(launcher, "Journal", "journal")
+replace(launcher, "Journal", "journal", launcher.Observer)
 replace(queue.Attempt, "refuse_deadlock", "looks")
 replace(describe, "describe_holders", "looks")
 # An attempt without a starter leaves out the handoff.
@@ -204,6 +212,13 @@ class Watched(Kernel):
             owner.running = dict.fromkeys(names, Claim(EXCLUSIVE))
             self.check_exclusion(owner)
 
+    def fork(self, process):
+        """Let a child of a command of --tree count as running too."""
+        pid = super().fork(process)
+        if process.words[0] == "tree":
+            self.processes[pid].running = process.running
+        return pid
+
     def make_key(self):
         return tuple(self.tokens.items()), tuple(
             [(p.pid, p.running is not None) for p in self.processes.values()]
@@ -220,7 +235,12 @@ class Watched(Kernel):
     def end(self, process, status):
         command = process.command
         is_own = modules.getcurrent() is process.greenlet  # nobody has killed it
-        if is_own and command is not None and (command.is_alive or command.status != status):
+        is_lost = status == SIGKILL and any(
+            each.status == SIGKILL and each.parent == process.pid and is_reaping(each)
+            for each in self.processes.values()
+        )  # the lower process of --tree was killed before it could report what it had just reaped
+        is_wrong = command is not None and (command.is_alive or command.status != status)
+        if is_own and is_wrong and not is_lost:
             self.violate(
                 f"pid {process.pid} ended with {status}, its command {command.pid} with {command.status}"
             )
@@ -264,9 +284,11 @@ class Watched(Kernel):
     def executed(self, process, line):
         names, claim, _ = read_line(line)
         process.running = dict.fromkeys(names, claim)
-        if process.parent in self.processes:
-            self.processes[process.parent].has_run = True
-            self.processes[process.parent].command = process
+        launcher = self.processes.get(process.parent)
+        while launcher is not None:
+            launcher.has_run, launcher.command = True, process
+            # the upper process of --tree
+            launcher = None if launcher.has_executed else self.processes.get(launcher.parent)
         self.check_exclusion(process)
         for name in names:
             records = self.read_holds(self.find_folder(name))
@@ -288,7 +310,8 @@ class Watched(Kernel):
     def check_exclusion(self, process):
         running = [each for each in self.processes.values() if each.running and each.is_alive]
         for other in running:
-            for name, claim in process.running.items() if other is not process else ():
+            is_same = other.running is process.running  # of one tree
+            for name, claim in () if is_same else process.running.items():
                 for held, theirs in other.running.items():
                     if is_within(name, held) and not is_compatible(claim, theirs, name == held):
                         self.violate(
@@ -305,6 +328,11 @@ class Watched(Kernel):
 
     def find_folder(self, name):
         return self.look_up(*self.find_place(NOBODY, f"{PLACE}/{name}"))
+
+
+def is_reaping(process):
+    """Return whether the last call of a process has reaped a child."""
+    return [call for call, _, _ in process.log[-1:]] == ["waitpid"]
 
 
 def is_within(name, other):
@@ -401,6 +429,8 @@ KILLS, FAULTS, MORE = {"kill": 2}, {"kill": 2, "error": 1}, {"kill": 3, "stop": 
 A, BUSY, TIMED = "solo -w forever -n a job", "solo -n a job", "solo -w 5 -n a job"
 LATEST, LIMITED = "solo -w forever --latest -n a job", "solo -w forever,1 -n a job"
 PLAIN, BARE = {"parts": ("looks",)}, {"parts": ()}
+TREE = "solo -w forever --tree -n a tree"
+PAIRED = {"is_reducible": False, "may_refuse": "was killed"}
 NO_ORPHAN, HOLD = "solo -w forever --no-orphan -n a job", f"solo hold --pid {KEEPER}"
 # fmt: off
 ROWS = [  # name, command lines, faults at most, what is special
@@ -437,6 +467,14 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("replace", [A, "solo --replace -n a job", A], FAULTS, {"is_fair": False, "is_reducible": False}),
     ("replace-after", [A, "solo -w forever --replace-after 5s -n a job", "solo --replace-after 1 -n a job", A], KILLS, {"is_fair": False, "is_reducible": False, "may_refuse": "busy"}),
     ("no-orphan", [NO_ORPHAN] * 2, FAULTS, {}),
+    ("tree", [TREE, A], {}, {**PAIRED, **BARE}),
+    ("tree-kill", [TREE, A], {"kill": 1}, {**PAIRED, **BARE, "spared": [1]}),
+    ("tree-group", [TREE, A], {"group": 1}, {**PAIRED, **BARE, "spared": [1]}),
+    ("trees", [TREE] * 2 + [A], {"kill": 1}, PAIRED),
+    ("trees-group", [TREE] * 2 + [A], {"group": 1}, PAIRED),
+    ("tree-stops", [TREE, A, TREE], {"stop": 2, "kill": 1}, PAIRED),
+    ("tree-errors", [TREE, A], {"error": 1, "kill": 1}, PAIRED),
+    ("tree-no-orphan", [TREE.replace("--tree", "--tree --no-orphan"), TREE], {"kill": 1}, PAIRED),
     # Promise 1 has two exceptions: a command of the host seen from a container, and one whose
     # holder was killed too.
     ("namespaces", [A] * 2, {"kill": 1}, {"namespaces": [ONE, HOST], "spared": [1]}),

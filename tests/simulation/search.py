@@ -12,11 +12,12 @@ from simulation import modules
 LONGEST = 6000  # steps: more is taken for an endless run
 SIGNALS = {
     "kill": "SIGKILL",
+    "group": "SIGKILL, with its process group",
     "stop": "SIGSTOP",
     "suspend": "SIGTSTP, and its launcher too",
     "continue": "SIGCONT",
 }
-UNCOUNTED = ("kill", "stop", "suspend", "fail")
+UNCOUNTED = ("kill", "group", "stop", "suspend", "fail")
 
 
 class Search:
@@ -184,7 +185,19 @@ def key_process(process):
     pipes = tuple(
         [(file.target.data, *file.target.ends.values()) for _, file in files if file.is_pipe]
     )
-    descriptors = tuple([(fd, file.number) for fd, file in files]), pipes
+    sockets = tuple(
+        [
+            (
+                tuple(
+                    [(data, [each.number for each in sent]) for data, sent in file.target.messages]
+                ),
+                file.target.peer.ends["socket"],
+            )
+            for _, file in files
+            if file.kind == "socket"
+        ]
+    )
+    descriptors = tuple([(fd, file.number) for fd, file in files]), pipes, repr(sockets)
     more = (
         process.history,
         process.parent,
@@ -192,6 +205,9 @@ def key_process(process):
         process.alarm,
         process.wake,
         tuple(process.pending),
+        process.group,
+        process.death_signal,
+        process.is_subreaper,
     )
     return state, descriptors, more, process.has_executed
 
