@@ -6,11 +6,11 @@ could have signalled it.
 """
 
 import posix
-from _signal import SIGKILL, SIGTERM
+from _signal import SIGCONT, SIGKILL, SIGTERM
 from time import monotonic
 
 from solo.errors import SoloError
-from solo.identity import Process, find_pid
+from solo.identity import Process, find_pid, is_stopped
 from solo.kernel import FOREVER, decode, say_promptly
 from solo.process.owners import describe_pid, has_launcher, is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
@@ -116,7 +116,19 @@ def ask_to_end(ticket: "Ticket") -> "float | None":
         SIGTERM,
         (lambda: announce_kept(ticket, record)) if record.is_kept else None,
     )
+    if process is record.child and has_launcher(ticket):
+        continue_launcher(ticket, record.launcher)
     return None
+
+
+def continue_launcher(ticket: "Ticket", launcher: "Process") -> None:
+    """Send SIGCONT to a launcher that Ctrl-Z has stopped: it must see the end of its command."""
+    try:
+        with open_recipient(ticket, launcher) as recipient:
+            if is_stopped(recipient.pid):
+                recipient.send(SIGCONT)
+    except (OSError, SoloError):
+        pass  # it has ended, or is ended by a later step
 
 
 def announce_kept(ticket: "Ticket", record: "Record") -> None:

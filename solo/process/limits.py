@@ -200,6 +200,8 @@ class Termination:
             self.is_ordered = True
             if was_forwarded:
                 self.send(info.si_signo, child)
+                if child.status is None and is_stopped(child.pid):
+                    posix.kill(child.pid, SIGCONT)  # by Ctrl-Z, on which the launcher does not stop
         if self.is_ordered and child.status is not None and self.stage is None:
             self.ask(child)
 

@@ -96,7 +96,7 @@ class Lower(End, Observer):
     def __init__(self, run: "Run", socket: "socket", upper: "Process") -> None:
         super().__init__(run, socket)
         self.upper = upper
-        self.has_stopped = False  # the command and, as far as we know, the upper process
+        self.has_stopped = False  # the command, once; the upper process may still be stopped
         self.recent: dict[
             tuple[int, int], tuple[bool, float]
         ] = {}  # by signal and sender: whether passed on, and when
@@ -155,8 +155,9 @@ class Lower(End, Observer):
         if pid != child.pid or child.status is not None:
             return False
         if posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status):
-            self.has_stopped = posix.WIFSTOPPED(status)
-            self.say("stop", posix.WSTOPSIG(status) if self.has_stopped else 0)
+            is_stopped = posix.WIFSTOPPED(status)
+            self.has_stopped |= is_stopped
+            self.say("stop", posix.WSTOPSIG(status) if is_stopped else 0)
             self.wake()
             return True
         self.say("status", status)

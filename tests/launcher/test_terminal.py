@@ -197,3 +197,23 @@ def test_control_c_is_not_forwarded_to_a_tree(terminal, lab):
 
     assert screen.wait() == 4
     assert lab.read_log() == ["stayed"]
+
+
+@pytest.mark.parametrize("job", ["exec sleep 99", "trap '' CONT; exec sleep 99"])
+@pytest.mark.parametrize("line", ["stop -k 1h job", "--replace -k 1h -n job true"])
+def test_job_that_control_z_has_stopped_is_ended_at_once(shell, lab, words, line, job):
+    shell.type(f"{' '.join(('$SOLO', *words))} -n job -- sh -c 'echo pid $$; {job}'\n")
+    child = read_pid(shell)
+    shell.type("\x1a")
+    shell.wait_for("Stopped")
+
+    assert lab.run(*line.split()).returncode == 0
+
+    assert read_state(child) == "gone"
+    until(
+        lambda: (
+            shell.type("jobs\n"),
+            shell.wait_for("$ ", len(shell.screen)),
+            b"Terminated" in shell.screen,
+        )[2]
+    )

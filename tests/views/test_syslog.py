@@ -6,12 +6,14 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import tempfile
 import time
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, in_mounts, list_open, until
+from conftest import PATIENCE, ROOT, finish, in_mounts, list_open, until, wait_dead
+from fleet import find_children
 
 
 @pytest.fixture
@@ -107,15 +109,23 @@ def test_hanging_or_missing_reader_blocks_nothing(lab, log, journald):
     assert lab.run(*words).returncode == 3
 
 
-def test_end_is_logged_after_the_launcher_of_a_tree_was_killed(lab, log):
-    process = lab.start(
-        "--syslog", "--tree", "-n", "job", "--", "sh", "-c", "read line; kill -KILL $PPID; exit 3"
-    )
-    assert "started" in read(log)[1]
+@pytest.mark.parametrize("victim", ["upper", "lower"])
+def test_end_is_logged_after_a_process_of_a_tree_was_killed(lab, log, journald, victim):
+    words = ("--syslog", "--tree", "-n", "job", "--", "sh", "-c", "read line; exit 3")
+    for prefix, read_text in (
+        ((), lambda: read(log)[1]),
+        (journald.prefix, lambda: journald.read()["MESSAGE"][0]),
+    ):
+        process = lab.start(*words, prefix=prefix)
+        assert "started" in read_text()
+        [pid] = [process.pid] if victim == "upper" else find_children(process.pid)
+        os.kill(pid, signal.SIGKILL)
+        wait_dead(pid)
 
-    finish(process, b"\n")
+        process.stdin.close()
 
-    assert "ended with exit status 3 " in read(log)[1]
+        # the start is logged twice if it was not known to the other process
+        until(lambda read_text=read_text: "ended with exit status 3 " in read_text())
 
 
 def test_log_socket_is_closed_while_the_command_runs(lab, log):
