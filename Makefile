@@ -18,7 +18,7 @@ WORKERS ?= 3
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint weight torture simulation fuzz bench lab records man clean
+.PHONY: help install uninstall dist pyz deb rpm rpm-tools venv quick test test-full test-deps test-debian test-all lint weight torture simulation fuzz bench lab records man clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,10 +53,14 @@ deb: ## build dist/solo-run_VERSION_ARCH.deb with Debian's tools
 	@cp -r solo man docs examples packaging packaging/debian README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml $(DEB)/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
-	@cp build/deb/solo-run_*.deb dist/
-	@cd dist && echo "built dist/$$(ls -t solo-run_*.deb | head -n 1)"
+	@rm -f dist/*.deb && cp build/deb/solo-run_*.deb build/deb/solo-is-solo-run_*.deb dist/
+	@echo "built $$(echo dist/*.deb)"
 
-rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
+rpm-tools:
+	@missing=; for tool in rpmbuild $(CC); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; [ -z "$$missing" ] \
+	    || { echo "solo: make rpm lacks$$missing (Fedora: dnf install rpm-build gcc; Debian: apt install rpm gcc)" >&2; exit 1; }
+
+rpm: rpm-tools dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
 	@rm -rf build/rpm && mkdir -p build
 	@rpmbuild -ba --nodeps --quiet --define '_topdir $(CURDIR)/build/rpm' --define '_sourcedir $(CURDIR)/dist' packaging/rpm/solo-run.spec \
 	    >build/rpm.log 2>&1 || { cat build/rpm.log >&2; exit 1; }
@@ -96,6 +100,7 @@ lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespel
 	@$(VENV_PYTHON) -m mypy --no-error-summary
 	@$(VENV)/bin/codespell
 	@$(VENV_PYTHON) tests/tools/idiom.py
+	@$(VENV_PYTHON) packaging/publisher.py
 
 weight: ## count the tokens of solo/ and tests/ by folder, against the last release; ARGS='--record VERSION'
 	@$(PYTHON) tests/tools/weight.py $(ARGS)

@@ -1,5 +1,9 @@
 # `make install` and `make uninstall`: find a Python for install.py, which chooses the one that will run solo.
 # The Makefile sets PREFIX, DESTDIR, and PYTHON if it was typed.
+if [ "$PREFIX" = /.local ] && [ -z "${HOME-}" ]; then
+    echo "solo: make $1: HOME is not set (set it, or PREFIX=DIR)" >&2
+    exit 1
+fi
 for python in ${PYTHON:-python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9}; do
     if "$python" -IS -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
         exec "$python" -IB "${0%/*}/install.py" "$1" "$PREFIX" "$DESTDIR" "$PYTHON"

@@ -34,14 +34,17 @@ if [ -e PKG-INFO ]; then
 fi
 mkdir -p "$root/usr/bin" "$root/usr/lib/solo"
 # Without a C compiler the script has no stub before it.
-if sh packaging/stub.sh /usr/lib/solo/solo "$root/usr/bin/solo"; then script=/usr/lib/solo/solo stub=/usr/bin/solo; else script=/usr/bin/solo stub=; fi
+if sh packaging/stub.sh /usr/lib/solo/solo "$root/usr/bin/solo-run"; then script=/usr/lib/solo/solo stub=/usr/bin/solo-run; else script=/usr/bin/solo-run stub=; fi
 bundle script "$python" "$stub" "$@" /usr/lib/solo/program >"$root$script"
 chmod 755 "$root$script"
+ln -sf solo-run "$root/usr/bin/solo"
 for page in man/*.[0-9]; do install_text "$page" "$share/man/man${page##*.}/${page#man/}"; done
+ln -s solo.1 "$share/man/man1/solo-run.1"
 install -D -m 644 packaging/completions/solo.bash "$share/bash-completion/completions/solo"
 install -D -m 644 packaging/completions/_solo "$share/zsh/site-functions/_solo"
 install -D -m 644 packaging/completions/solo.fish "$share/fish/vendor_completions.d/solo.fish"
 for unit in packaging/systemd/solo-clean.*; do install_text "$unit" "$root/usr/lib/systemd/system/${unit##*/}"; done
+sed -i 's/^ExecStart=solo /ExecStart=solo-run /' "$root/usr/lib/systemd/system/solo-clean.service"
 install -D -m 644 packaging/tmpfiles/solo-run.conf "$root/usr/lib/tmpfiles.d/solo-run.conf"
 for page in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do install_text "$page" "$root$doc/$page"; done
 for file in docs/*.svg docs/*.json; do install -m 644 "$file" "$root$doc/$file"; done

@@ -11,7 +11,10 @@ find_installed >files.before
 
 # The two commands of README.
 apt-get -qq install --no-install-recommends "./$1" >installed 2>&1
+solo-run -n alone -- echo ran >alone 2>&1
+apt-get -qq install ./solo-is-solo-run_*.deb python3-typer >>installed 2>&1
 echo '* * * * * root solo -n by-cron -- touch /lab/ran-by-cron' >/etc/cron.d/job
+echo '* * * * * www-data solo -n by-www -- touch /tmp/ran-by-www' >>/etc/cron.d/job
 cron -f &
 cron=$!
 
@@ -39,13 +42,15 @@ apt-get -qq install --reinstall "./$2" >>upgraded 2>&1
 solo -n held -- true 2>busy; echo $? >>busy
 solo list >list
 
-while ! [ -e ran-by-cron ]; do sleep 0.1; done
+while ! [ -e ran-by-cron ] || ! [ -e /tmp/ran-by-www ]; do sleep 0.1; done
 rm /etc/cron.d/job
 kill $cron
 solo wait by-cron
 solo history --json by-cron >history
+runuser -u www-data -- solo wait by-www
+runuser -u www-data -- solo history by-www | awk 'NR > 1 { print $1, $NF == "" ? "" : $0 ~ / ok / ? "ok" : $0 }' >www-data
 
-sh /var/lib/dpkg/info/solo-run.postrm purge; ls -A /run/solo/held >purged.held
+sh /var/lib/dpkg/info/solo-run.postrm purge; find /run/solo /var/lib/solo-users -mindepth 1 2>&1 | sort >purged.held
 echo >go
 wait
 apt-get -qq purge solo-run >purged 2>&1

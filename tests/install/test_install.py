@@ -54,6 +54,25 @@ def test_ci_types_the_one_line_of_readme_as_it_stands(path):
     )
 
 
+@pytest.mark.tool("setpriv")
+@pytest.mark.root
+def test_make_install_without_home_says_so():
+    become = (
+        "env",
+        "-u",
+        "HOME",
+        "setpriv",
+        "--reuid=1",
+        "--regid=1",
+        "--clear-groups",
+        "--inh-caps=+dac_read_search",
+        "--ambient-caps=+dac_read_search",
+    )
+    result = run(*become, "make", "-C", ROOT, "install")
+
+    assert "solo: make install: HOME is not set (set it, or PREFIX=DIR)\n" in result.stderr
+
+
 def test_make_install_works_and_uninstall_removes_exactly_its_files(lab):
     prefix = lab.path / "a prefix"
     (prefix / "share/man/man1").mkdir(parents=True)

@@ -50,7 +50,10 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def deb(place):
-    return build(place / "deb", "deb")[".deb"]
+    """The package solo-run; beside it is the one of the link."""
+    build(place / "deb", "deb")
+    [path] = (place / "deb/dist").glob("solo-run_*.deb")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +81,25 @@ def test_builds_are_reproducible(tmp_path, request, kind):
         **ELSEWHERE,
     )
 
-    assert {path.name for path in there.values()} == {path.name for path in here.iterdir()}
+    assert there and {path.name for one in there.values() for path in one.parent.iterdir()} == {
+        path.name for path in here.iterdir()
+    }
     for path in there.values():
-        assert path.read_bytes() == (here / path.name).read_bytes(), path.name
+        for file in path.parent.iterdir():
+            assert file.read_bytes() == (here / file.name).read_bytes(), file.name
 
 
 @DEB_TOOLS
 @pytest.mark.tool("lintian")
 def test_lintian_finds_nothing(deb):
     """Beside what packaging/debian/solo-run.lintian-overrides explains."""
-    found = run("lintian", "--display-info", "--display-experimental", "--pedantic", deb)
+    found = run(
+        "lintian",
+        "--display-info",
+        "--display-experimental",
+        "--pedantic",
+        *deb.parent.glob("*.deb"),
+    )
 
     assert (found.returncode, found.stdout) == (0, "")
 
@@ -109,6 +121,29 @@ def test_make_deb_names_missing_tools(tmp_path):
 
     lacks = r"solo: make deb lacks tools of Debian: apt install gcc libc6-dev dpkg-dev [a-z3 -]+\n"
     assert result.returncode == 2 and re.match(lacks, result.stderr)
+
+
+def test_make_rpm_names_missing_tools_before_it_works():
+    result = run("make", "-C", ROOT, "rpm", "CC=no-cc", env={"PATH": os.environ["PATH"]})
+
+    assert result.returncode == 2 and re.match(
+        r"solo: make rpm lacks( rpmbuild)? no-cc \(Fedora: dnf install rpm-build gcc; ",
+        result.stderr,
+    )
+    assert result.stdout.count("\n") <= 2
+
+
+def test_recipes_have_maintainer_and_address_of_one_file(tmp_path):
+    """The notice of `make lint` is no failure: who publishes solo decides."""
+    shutil.copytree(ROOT / "packaging", tmp_path / "packaging")
+    words = [sys.executable, tmp_path / "packaging/publisher.py"]
+
+    assert run(*words).stdout.startswith("notice: MAINTAINER and URL of packaging/publisher.py ")
+    assert run(*words, "Ann <ann@solo.test>", "https://solo.test").stdout == ""
+    assert run(*words).stdout == ""
+    left = run("grep", "-rl", "solo@example.org\\|https://example.org/solo", tmp_path / "packaging")
+    assert left.stdout == ""
+    assert "Ann <ann@solo.test>" in (tmp_path / "packaging/debian/control").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +217,11 @@ def newcomer(request, place, deb):
     control = (later / "DEBIAN/control").read_text()
     (later / "DEBIAN/control").write_text(re.sub("(?m)^Version: .*", r"\g<0>+later", control))
     assert run("dpkg-deb", "-b", later, lab / "later.deb").returncode == 0
-    for file in (TESTS / "newcomer.sh", ROOT / "packaging/debian/tests/smoke", deb):
+    for file in (
+        TESTS / "newcomer.sh",
+        ROOT / "packaging/debian/tests/smoke",
+        *deb.parent.glob("*.deb"),
+    ):
         shutil.copy(file, lab)
     words = (f"--machine=solo-{request.param}", "sh", "/lab/newcomer.sh", deb.name, "later.deb")
     run_in_root(request.param, lab, *words)
@@ -245,8 +284,13 @@ class TestNewcomer:
         for page in MANUAL:
             assert f"/usr/share/man/man{page[-1]}/{page}.gz" in installed
 
-    def test_package_conflicts_with_the_other_package_that_has_a_solo(self, newcomer):
-        assert "\nRemv solo-run " in "\n" + (newcomer / "other").read_text()
+    def test_only_the_link_conflicts_with_the_other_package_that_has_a_solo(self, newcomer):
+        simulated = "\n" + (newcomer / "other").read_text()
+        assert "\nRemv solo-is-solo-run " in simulated and "\nRemv solo-run " not in simulated
+        assert (newcomer / "alone").read_text() == "ran\n"
+
+    def test_first_crontab_line_of_www_data_runs(self, newcomer):
+        assert (newcomer / "www-data").read_text() == "by-www ok\n"
 
     def test_upgrade_keeps_the_name_of_a_running_command(self, newcomer):
         assert f"solo-run\t{__version__}+later" in (newcomer / "upgraded").read_text()
@@ -256,7 +300,8 @@ class TestNewcomer:
         assert "held   exclusive" in (newcomer / "list").read_text()
 
     def test_purge_keeps_only_held_names(self, newcomer):
-        assert ".hold." in (newcomer / "purged.held").read_text()
+        kept = (newcomer / "purged.held").read_text().splitlines()
+        assert kept[:2] == ["/run/solo/held", "/run/solo/held/.gate"] and len(kept) == 3
         assert "/var/lib/solo\n" in (newcomer / "files.installed").read_text()
         assert (
             (newcomer / "files.after").read_text() == (newcomer / "files.before").read_text() == ""
@@ -413,6 +458,8 @@ def test_package_has_the_files_of_every_package_and_no_others(root):
     )
     wanted = {
         "bin/solo",
+        "bin/solo-run",
+        "share/man/man1/solo-run.1",
         "lib/solo/solo",
         "lib/solo/program",
         f"{site}/solo_run-{version}.dist-info/METADATA",
@@ -441,7 +488,10 @@ def test_shellcheck_finds_nothing_in_recipes_and_scripts():
     for words in (
         ("-s", "bash", "-e", "SC2034,SC2154", RECIPES["arch"]),
         ("-s", "sh", "-e", "SC2034,SC2154", RECIPES["alpine"]),
-        *(("-s", "sh", ROOT / f"packaging/{name}.sh") for name in ("stage", "install", "stub")),
+        *(
+            ("-s", "sh", ROOT / f"packaging/{name}.sh")
+            for name in ("stage", "install", "stub", "check")
+        ),
         *(("-s", "sh", path) for path in (ROOT / "packaging/debian").glob("solo-run.p*")),
         (ROOT / "packaging/debian/tests/smoke",),
     ):

@@ -96,9 +96,13 @@ def try_place(ours: str, path: str | None, asked: str | None) -> tuple[str, str,
 def find_solo() -> str:
     """Return the path of this solo."""
     typed = os.path.abspath(sys.argv[0])
-    if os.path.basename(typed) == "solo" and os.access(typed, os.X_OK) and os.path.isfile(typed):
+    if (
+        os.path.basename(typed) in ("solo", "solo-run")
+        and os.access(typed, os.X_OK)
+        and os.path.isfile(typed)
+    ):
         return typed
-    return shutil.which("solo") or "solo"
+    return shutil.which("solo") or shutil.which("solo-run") or "solo"
 
 
 def find_uid(name: str) -> int | None:
