@@ -376,7 +376,8 @@ def unpack_rpm(folder, sdist, request):
 def unpack_arch(folder, sdist, request):
     """makepkg refuses to run as root, and with --nodeps needs no pacman."""
     shutil.copy(sdist, folder)
-    shutil.copy(RECIPES["arch"], folder)
+    for file in (RECIPES["arch"], RECIPES["arch"].with_name("solo-run.install")):
+        shutil.copy(file, folder)
     become = "unshare", f"--map-user={NOBODY}", f"--map-group={NOBODY}"
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PACMAN": "true"}
     made = run(*become, "makepkg", "--nodeps", "--nosign", cwd=folder, env=environment)
