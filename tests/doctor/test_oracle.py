@@ -250,6 +250,48 @@ def test_ten_lines_have_the_effect_of_their_suggestions(shell, tenth):
         compare(shell, at, make_line(rng, tools))
 
 
+@pytest.mark.tool("chronic")
+@pytest.mark.parametrize(
+    "line, status",
+    [
+        ("chronic talk 0", 0),
+        ("chronic talk 3", 3),
+        ("cd sub && chronic talk 4 || talk 0", 0),
+        ("A='b c' chronic talk 5; after $?", 0),
+        ("chronic talk 2 'a  b' | cat", 0),
+    ],
+)
+def test_chronic_has_the_effect_of_its_suggestion(shell, line, status):
+    """It prints the same lines only after a failure; solo a line before them."""
+    talk = '#!/bin/sh\necho "out $A $*"; echo err >&2; exit $1\n'
+    write_program(shell.path / "bin/talk", talk)
+    variables = {key: shell.environment[key] for key in ("PATH", "SOLO_DIR")}
+    use = suggest(line, variables)
+    assert "chronic" not in use
+    printed = []
+    for number, text in enumerate((line, use)):
+        place = shell.path / f"place.{number}"
+        shell.prepare(place)
+        assert shell.start(text, place).wait(PATIENCE) == status
+        lines = (place / "stdout").read_text() + (place / "stderr").read_text()
+        found = [one for one in lines.splitlines() if not one.startswith("solo: talk-")]
+        assert len(found) - lines.count("\n") == -(number and "exit" in lines)
+        printed.append(sorted(found))
+
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("line", ["chronic -e talk", "chronic -v talk", "chronic $JOB"])
+def test_chronic_with_an_option_or_a_computed_word_has_no_suggestion(line):
+    assert not list(
+        row["use"]
+        for row in jobs.describe(
+            parse_crontab(Source("tab", f"* * * * * {line}\n", False, ME.pw_name))
+        )
+        if row["use"]
+    )
+
+
 def test_the_oracle_notices_another_effect(shell):
     """The witness: words, status, output and number of runs of a wrong line differ."""
     lines = [

@@ -33,6 +33,7 @@ from conftest import (
 from fleet import find_children
 from hypothesis import given
 from hypothesis import strategies as st
+from observed import INNER
 
 from solo.history import captured
 from solo.kinds import read_capture
@@ -376,6 +377,44 @@ def test_reader_has_nothing_of_the_caller_and_blocks_every_signal(lab):
     assert os.getsid(reader) == reader and os.readlink(f"/proc/{reader}/cwd") == "/"
     finish(process)
     wait_dead(reader)
+
+
+def test_output_of_a_waiter_is_captured(lab):
+    """Its command was forked before its turn."""
+    holder = lab.hold("job")
+    waiter = lab.start_waiter("job", "--capture", "failed", script=FAILS)
+    finish(holder)
+
+    status, out, err = finish(waiter)
+
+    assert (status, out) == (3, "") and err.endswith("output:\nout\nerr\n")
+
+
+def test_nested_runs_have_each_its_own_output(lab):
+    inner = '"$SOLO" -n inner --capture failed -- sh -c "echo inner; exit 2"; echo outer; exit 1'
+    _, text = capture(lab, inner)
+
+    assert text == (
+        "solo: job: exit 1 after N, output:\nsolo: inner: exit 2 after N, output:\ninner\nouter\n"
+    )
+    assert list_kept(lab, "inner") == [(True, "inner\n")]
+
+
+def test_tar_of_the_directory_that_keeps_the_output_succeeds(lab):
+    capture(lab, "echo before")
+
+    assert capture(lab, f"tar -cvf $LAB/tar {lab.directory}") == (0, "")
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_process_1_of_a_container_ends_once_the_output_is_kept(lab, words):
+    script = "trap '' TERM; (sleep 60 >/dev/null 2>&1 </dev/null) & echo out; exit 3"
+    script = FAILS if words else script
+
+    assert capture(lab, script, *words, prefix=INNER)[0] == 3
+    assert list_kept(lab) in ([(True, "out\n")], [(True, "out\nerr\n")])
 
 
 @pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])

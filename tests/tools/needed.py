@@ -34,7 +34,7 @@ TOOLS = {
     "libc6-dev": "/usr/include/stdio.h",
     "liblockfile-bin": "dotlockfile",
     "locales": "/usr/share/i18n/charmaps/ISO-8859-1.gz",
-    "moreutils": "lckdo",
+    "moreutils": "lckdo chronic",
     "nix-bin": "nix-instantiate",
     "nodejs": "node",
     "parallel": "sem",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from solo.argv import check_command, parse
 from solo.command import make_name as make_words_name
-from solo.commands.doctor.lock_tools import MENTION, SAFE, Guard, find_guard, skip_wrappers
+from solo.commands.doctor.lock_tools import CHRONIC, MENTION, SAFE, Guard, find_guard, skip_wrappers
 from solo.commands.doctor.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
 from solo.text.hints import find_earlier_spellings
@@ -277,6 +277,11 @@ def make_name(path: str) -> str:
 def describe_change(guard: Guard) -> str:
     """Return what is the same, and what is different, once solo is in the place of the tool."""
     tool, same = guard.tool, ""
+    if tool == CHRONIC:
+        return (
+            "solo prints the output of a failed run to stderr, both streams in their order after a "
+            "line with the status, keeps it, also if solo is killed, and skips a run beside another"
+        )
     others = [f"other callers of {tool} (change all at the same time)"]
     if found := re.search(r"-q(?: -E (\d+))?", guard.options):
         same = f"a skip prints nothing and has status {found[1] or 75}, as with {tool}; "

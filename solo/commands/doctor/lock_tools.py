@@ -20,10 +20,11 @@ BACKGROUND = re.compile(r"(?=.* ).*[^&>|]&\s*(?:$|[^&>\s])")  # in a string for 
 STARTERS = frozenset(
     "start-stop-daemon daemonize daemon".split()
 )  # they return, and leave a process
+CHRONIC = "chronic"  # of moreutils: prints the output of its command only if that failed
 # Programs that execute another one: their options as for getopt(3), and how many words come before
 # the command.
 WRAPPERS = {
-    **dict.fromkeys(("env", "exec", "nohup", "setsid", "chronic"), ("", 0)),
+    **dict.fromkeys(("env", "exec", "nohup", "setsid", CHRONIC), ("", 0)),
     "nice": ("0123456789n: adjustment=", 0),
     "ionice": ("c:n:t class= classdata= ignore", 0),
     "time": ("apvqo:f:", 0),
@@ -109,7 +110,7 @@ def find_guard(command: Command, shell: str) -> Guard | None:
         or name == "chpst"
         and not any(word.raw[:2] in ("-l", "-L") for word in words)
     ):
-        return None
+        return None if is_ours else find_chronic(command.plain)
     found, at = take_options(words, TOOLS[name].options)
     guard = make_guard(
         words, at, {LONG.get(key, key): value for key, value in found.items()}, TOOLS[name]
@@ -123,6 +124,21 @@ def find_guard(command: Command, shell: str) -> Guard | None:
     if any(guard.start < place < guard.end for place in command.redirections):
         raise Unclear("a redirection between its words")
     return guard
+
+
+def find_chronic(words: list[Word]) -> Guard | None:
+    """Return chronic(1) as a guard without a lock, if the command begins with it and is a fixed
+    text. With -e or -v it does what solo does not.
+    """
+    if len(words) < 2 or words[0].program != CHRONIC or not SAFE.fullmatch(words[1].known):
+        return None
+    if words[1].known[:1] == "-" or any(word.text is None for word in words):
+        return None
+    first, *rest = [word.known for word in words[1:]]
+    return Guard(
+        CHRONIC, None, None, "--capture failed", words[0].start, words[1].start,
+        make_name(first, rest),
+    )  # fmt: skip
 
 
 def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) -> Guard:
