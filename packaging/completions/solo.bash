@@ -53,7 +53,7 @@ _solo_find_flags() {
     stop) flags='--dir --via --kill-after -k --waiting --allow-unknown' names=names ;;
     hold) flags='--pid --fd --for --export --dir --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --kill-after -k' names=names ;;
     release) flags='--pid --via --dir' names=names ;;
-    history) flags='--dir --via --since --failed --limit --json' names=names ;;
+    history) flags='--dir --via --since --failed --limit --captured --json' names=names ;;
     metrics) flags='--dir --via --output' names=names ;;
     top) flags='--dir --via' names=names ;;
     clean) flags='--dir --generated --history' names=names ;;

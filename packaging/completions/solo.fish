@@ -95,6 +95,7 @@ complete -c solo -n '__fish_seen_subcommand_from history' -l via -x -a 'file soc
 complete -c solo -n '__fish_seen_subcommand_from history' -l since -x -d 'Omit what ended before (12h, 2d, yesterday)'
 complete -c solo -n '__fish_seen_subcommand_from history' -l failed -d 'Only runs that failed, or whose end is unknown'
 complete -c solo -n '__fish_seen_subcommand_from history' -l limit -x -d 'Only the last N'
+complete -c solo -n '__fish_seen_subcommand_from history' -l captured -d 'Print the output of the last run with --capture'
 complete -c solo -n '__fish_seen_subcommand_from history' -l json -d 'Print a JSON array'
 complete -c solo -n __fish_use_subcommand -a metrics -d 'Print metrics for Prometheus'
 complete -c solo -f -a '(__solo_names)' -n '__fish_seen_subcommand_from metrics'

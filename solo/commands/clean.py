@@ -19,6 +19,7 @@ from solo.contention.period import ONCE_FILE as ONCE
 from solo.directories import STICKY, Directory, open_below, tighten
 from solo.errors import SoloError
 from solo.gate import GATE
+from solo.history import captured
 from solo.history.files import PAST
 from solo.history.names import find_files
 from solo.history.reader import find_history
@@ -220,7 +221,11 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
     try:
         if is_used(name, options):
             return None
-        journals = [file for file in list_directory(place.fd) if file in (JOURNAL, PAST)]
+        journals = [
+            file
+            for file in list_directory(place.fd)
+            if file in (JOURNAL, PAST) or captured.FILE.fullmatch(file)
+        ]
         written = [
             posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals
         ]

@@ -245,6 +245,7 @@ def history(
     ),
     failed: bool = declare("failed", "Only runs that failed, or whose end is unknown"),
     limit: str = declare("limit", "Only the last N", POSITIVE, "N"),
+    captured: bool = declare("captured", "Print the output of the last run with --capture"),
     json: bool = JSON,
 ) -> None: ...
 

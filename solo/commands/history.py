@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from posix import isatty
 from time import localtime, strftime, time
 from typing import Any
 
@@ -17,12 +18,22 @@ from solo.history.reader import find_histories, find_history
 from solo.identity import read_origin
 from solo.journal_files import ENDED, STARTED, UNNOTIFIED
 from solo.kernel import decode, say
-from solo.kinds import name_signal
 from solo.obstacles import list_holds
 from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
 from solo.text.describe import format_duration, format_rough, format_span
-from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
+from solo.text.events import (
+    FAILED,
+    LOST,
+    OK,
+    RUNNING,
+    SIGNALED,
+    TIMED_OUT,
+    describe_outcome,
+    encode_any,
+    name_end,
+)
+from solo.text.stdout import write_stdout
 from solo.text.tables import (
     describe_claim,
     format_json,
@@ -32,7 +43,7 @@ from solo.text.tables import (
     print_table,
 )
 from solo.text.users import find_user
-from solo.text.width import clean, measure, pad, print_clean
+from solo.text.width import clean, clean_lines, measure, pad, print_clean
 from solo.tickets import LIVE, ORPHANED
 
 COLUMNS = "NAME TIME OUTCOME WAITED RAN PID USER HOST NOTE COMMAND".split()
@@ -56,6 +67,8 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     if "failed" in options:
         rows = [row for row in rows if row["outcome"] in BAD]
     rows = rows[-options.get("limit", len(rows)) :] if rows else rows
+    if "captured" in options:
+        return print_captured(options.get("dir"), names, rows)
     if options.get("json"):
         print(format_json(rows))
     elif rows and (console := open_console()):
@@ -66,6 +79,20 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         columns, lines = make_table(rows, options.get("via"))
         print_rows(columns, lines, empty="" if rows else describe_nothing(options, names))
     return 0 if complete else SoloError.status
+
+
+def print_captured(directory: str | None, names: list[str], rows: list[dict[str, Any]]) -> int:
+    """Print the last output that `rows` have of each name."""
+    if not names:
+        raise UsageError("history: --captured needs a NAME")
+    from solo.commands.captured import find_last
+
+    for name in names:
+        found = find_last(directory, name, [row for row in rows if row["name"] == name])
+        if found is None:
+            raise SoloError(f"{name}: no output is kept (--capture keeps it)")
+        write_stdout(encode_any(clean_lines(found)) if isatty(1) else found)
+    return 0
 
 
 def describe_nothing(options: dict[str, Any], names: list[str]) -> str:
@@ -216,9 +243,7 @@ def make_table(rows: list[Any], via: str | None = None) -> tuple[Any, Any]:
 
 
 def format_outcome(row: dict[str, Any]) -> str:
-    if row["outcome"] == FAILED:
-        return f"exit {row['code']}"
-    return name_signal(row["signal"]) if row["outcome"] == SIGNALED else row["outcome"]
+    return describe_outcome(row["outcome"], row["code"] or -(row["signal"] or 0))
 
 
 CELLS: dict[str, Any] = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from solo.argv import is_engine
 from solo.commands import history
+from solo.commands.captured import list_last_lines
 from solo.commands.list import (
     add_usual,
     find_lost,
@@ -99,6 +100,7 @@ def collect(
             known.update(state=job.health.state, reason=describe_state(job, clock) or None)
             known["days"] = list(map(make_day, found.days))
             known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
+            known["output"] = list_last_lines(options.get("dir"), name, known["runs"])
             if place := open_existing(options.get("dir"), open_place, name):
                 close(place.fd)  # else it has just been removed
                 known["journal"] = f"{place.path}/{JOURNAL}"
@@ -148,7 +150,7 @@ def collect_remote(name: str, via: str, rows: list[Any]) -> dict[str, Any]:
 def make_empty(name: str, via: str) -> dict[str, Any]:
     known: dict[str, Any] = {"name": name, "via": via, "path": None, "journal": None, "skips": {}}
     known.update(state=None, reason=None, days=[])
-    return {**known, "holds": [], "waiting": [], "runs": []}
+    return {**known, "holds": [], "waiting": [], "runs": [], "output": []}
 
 
 def list_processes(processes: Processes, roots: list[Any]) -> list[Any]:
@@ -241,6 +243,8 @@ def print_name(known: dict[str, Any], place: str) -> None:
             "OUTCOME",
             history.find_styles(runs),
         )
+    if known["output"]:
+        print_section(["last lines (solo history --captured has all):", *known["output"]], (), [])
     files = [
         f"{title:<9}{known[key]}"
         for title, key in (("files:", "path"), ("journal:", "journal"))
