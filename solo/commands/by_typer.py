@@ -4,7 +4,7 @@ terminal rich draws its help.
 
 import os
 from types import FunctionType
-from typing import Any, Optional
+from typing import Any
 
 import typer
 from typer.core import TyperCommand
@@ -42,7 +42,7 @@ class Command(TyperCommand):
         return found
 
 
-def parse(one: Subcommand, words: "list[str]") -> "Optional[tuple[dict[str, Any], list[str]]]":
+def parse(one: Subcommand, words: "list[str]") -> "tuple[dict[str, Any], list[str]] | None":
     """Return (options by key, names) of the words after a subcommand; None after help. Raises
     Mistake; UsageError for a value.
     """

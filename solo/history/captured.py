@@ -3,8 +3,6 @@
 Of each name stay the last file and that of the last failed run, by the tokens of their runs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -33,7 +31,7 @@ def measure(limit: int) -> int:
     return OUTPUT + limit + LARGEST_READ
 
 
-def locate(limit: int, count: int) -> tuple[int, int]:
+def locate(limit: int, count: int) -> "tuple[int, int]":
     """Return where byte number `count` of the output is in the memory, and the end of the space
     there.
 
@@ -44,7 +42,7 @@ def locate(limit: int, count: int) -> tuple[int, int]:
     return (start, ring) if start < ring else (ring + (start - ring) % (end - ring), end)
 
 
-def join(memory: mmap | bytes) -> bytes:
+def join(memory: "mmap | bytes") -> bytes:
     """Return the output in the memory as it is shown: its head, how much is left out, its tail."""
     words = memoryview(memory)[:NAMES].cast("Q")
     count, limit = words[COUNT], words[LIMIT]
@@ -72,7 +70,7 @@ def format_size(size: int) -> str:
     return f"{size} bytes"
 
 
-def format_names(tokens: list[tuple[int, str]]) -> bytes:
+def format_names(tokens: "list[tuple[int, str]]") -> bytes:
     """Return what the memory has at NAMES: the token by each name of the run, as far as they
     fit.
     """
@@ -80,13 +78,13 @@ def format_names(tokens: list[tuple[int, str]]) -> bytes:
     return lines[: lines.rindex(b"\n", 0, OUTPUT - NAMES) + 1]
 
 
-def read_names(memory: mmap | bytes) -> list[tuple[int, str]]:
+def read_names(memory: "mmap | bytes") -> "list[tuple[int, str]]":
     """Return [(token, name)] of the run."""
     pairs = [line.split(b" ", 1) for line in memory[NAMES:OUTPUT].split(b"\n")[1:-1]]
     return [(int(token), decode(name)) for token, name in pairs]
 
 
-def keep(directory: str | None, memory: mmap) -> None:
+def keep(directory: "str | None", memory: "mmap") -> None:
     """Write the output to a file for each name of the run. Raises OSError, SoloError."""
     words = memoryview(memory)[:NAMES].cast("Q")
     count, is_failure, text = words[COUNT], not words[SUCCESS], join(memory)
@@ -120,7 +118,7 @@ def remove(place: Directory, file: str) -> None:
         pass
 
 
-def list_kept(place: Directory) -> list[tuple[int, bool, str]]:
+def list_kept(place: Directory) -> "list[tuple[int, bool, str]]":
     """Return (token, whether the run failed, file) of each kept output, in order."""
     found = filter(None, map(FILE.fullmatch, list_directory(place.fd)))
     return sorted((int(one[1]), one[2] is not None, one[0]) for one in found)
