@@ -99,6 +99,8 @@ TABLES = {
     "step": (LINE + "5/10 * * * * root true\n", 0o644),
     "nickname": (LINE + "@every_minute root true\n", 0o644),
     "jenkins": (LINE + "H * * * * root true\n", 0o644),
+    "empty-variable": ("MAILTO=\n" + LINE, 0o644),
+    "quoted-variable": ('MAILTO=""\n' + LINE, 0o644),
     "no-command": (LINE + "5 * * * * root\n", 0o644),
     "six-fields": (LINE + "5 * * * * * root true\n", 0o644),
     "text": (LINE + "run the backup at five\n", 0o644),

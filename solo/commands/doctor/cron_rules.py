@@ -15,9 +15,7 @@ from solo.text.remedies import quote_path
 
 DEBIAN, CRONIE, BUSYBOX = "cron", "cronie", "busybox"
 IGNORES = {DEBIAN: " and ignores the whole file", CRONIE: " and skips this line"}
-NICKNAMES = {
-    f"@{word}" for word in "reboot yearly annually monthly weekly daily midnight hourly".split()
-}
+NICKNAMES = "@reboot @yearly @annually @monthly @weekly @daily @midnight @hourly".split()
 FIELDS = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),

@@ -16,6 +16,7 @@ from solo.commands.doctor.cron_rules import (
     DEBIAN,
     IGNORES,
     LONGEST,
+    NICKNAMES,
     find_cron,
     refuse_file,
     refuse_text,
@@ -46,8 +47,7 @@ READ = frozenset(
 )  # the variables that change what is said of a line
 FIELD = r"-?[\d*][\w*/,~#?-]*"
 DAY = rf"(?:{FIELD}|[A-Za-z]{{3}}[\w,/-]*)"
-NAMED = "@(?:reboot|yearly|annually|monthly|weekly|daily|midnight|hourly)"
-ENTRY = re.compile(rf"\s*({NAMED}|{FIELD}\s+{FIELD}\s+{DAY}\s+{DAY}\s+{DAY})\s+(.*)")
+ENTRY = re.compile(rf"\s*({'|'.join(NICKNAMES)}|{FIELD}\s+{FIELD}\s+{DAY}\s+{DAY}\s+{DAY})\s+(.*)")
 USER = re.compile(r"([A-Za-z_][\w.-]*\$?)(?::[\w.-]+)?(?:/[\w.-]+)?\s+(\S.*)")
 COMMON_USERS = frozenset("root www-data nobody".split())
 UNREAD = "these are not the five fields of time of cron, so it is not read"
@@ -179,6 +179,10 @@ def parse_crontab(source: Source) -> Iterator[Line]:
     for number, text in enumerate(source.list_lines(), 1):
         entry, variable = ENTRY.fullmatch(text), VARIABLE.fullmatch(text)
         if variable:
+            if not variable[3].strip() and source.cron == DEBIAN:
+                text = f"cron refuses {variable[2]}= without a value{IGNORES[DEBIAN]}"
+                text += f' (write {variable[2]}="")'
+                lines.append(make_unread(source.file, number, text, FAILS))
             if variable[2] in READ:
                 variables = {**variables, variable[2]: variable[3].strip().strip("\"'")}
         elif entry:
@@ -304,11 +308,10 @@ def is_unclosed(command: str) -> bool:
 
 
 def guess_has_user(text: str) -> bool:
-    """Return whether every entry has a word before its command, most of them that of a user. This
-    machine may lack some.
+    """Return whether every entry has a word before its command, one of them that of a user, and
+    none a program. This machine may lack some.
     """
     found = [entry[2].strip() for entry in map(ENTRY.fullmatch, text.split("\n")) if entry]
-    users = [match[1] if match else "" for match in map(USER.fullmatch, found)]
-    return all(users) and 2 * sum(
-        user in COMMON_USERS or find_uid(user) is not None for user in users
-    ) > len(users)
+    words = {match[1] if match else "" for match in map(USER.fullmatch, found)}
+    users = {word for word in words if word in COMMON_USERS or find_uid(word) is not None}
+    return bool(users) and all(word and not shutil.which(word) for word in words - users)
