@@ -89,8 +89,8 @@ def acquire_names(
         if isinstance(error, OSError):
             raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
         if isinstance(error, SoloError):
-            error.args = (f"{wanted.names[0] if wanted.is_generated else name}: {error}",)
             error.name = name
+            error.shown = wanted.names[0] if wanted.is_generated else name
         raise
     finally:
         if base is not None:
@@ -161,14 +161,11 @@ def acquire_further(
     except BaseException as error:
         hold.queue.gate.restore_skips()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
-            from solo.text.describe import describe_note, describe_skips
-
             with hold.queue.gate:
                 error.skips = hold.queue.gate.count_skip(read_claim(hold).mode)
             hold.queue.gate.close()
-            text = error if error.name else f"{name}: {error}"
-            error.args = (f"{text}{describe_skips(error.skips)}{describe_note(error)}",)
-            error.name = error.name or name
+            if not error.name:
+                error.name = error.shown = name
         raise
 
 
@@ -176,18 +173,16 @@ def add_own_skips(error: BaseException, plan: "Plan", record: "Record") -> None:
     """Add to the Busy error how often its command line was skipped in a row, whatever else ran."""
     if type(error) is Busy and not plan.is_socket:  # of which there is no journal
         from solo.history.usual import count_own_skips
-        from solo.text.describe import describe_own_skips
 
         error.own_skips = count_own_skips(plan.dir, record.shown_names[0], record.command)
-        error.args = (f"{error}{describe_own_skips(error)}",)
 
 
 def add_waited(error: BaseException, plan: "Plan") -> None:
     """Add how long it waited to the Busy error of a contender that gave up."""
     if type(error) is Busy and plan.wait and monotonic() >= plan.deadline:
-        from solo.text.describe import describe_waited
+        from solo.text.describe import format_span
 
-        error.args = (f"{error}{describe_waited(plan.wait)}",)
+        error.waited = format_span(plan.wait)
 
 
 def open_queue(base: "Directory | None", name: str, origin: "Origin") -> "Queue":

@@ -13,14 +13,34 @@ if TYPE_CHECKING:
 LEASE_LOST, TIMED_OUT = 123, 124
 
 
+STARVED_AFTER = 5  # skips in a row of a command line
+
+
 class SoloError(Exception):
-    """solo failed; only with LeaseLost did the command run. The text is for the user, `status` the
-    exit status of solo.
+    """solo failed; only with LeaseLost did the command run. `str` of it is for the user, `status`
+    the exit status of solo.
     """
 
     status = 125
     is_loud = True  # False: --quiet and --busy-exit apply
     name = ""  # of the names, the one that could not be acquired
+    shown = ""  # the name in front of the text, if the reason has none
+
+    def __init__(self, reason: str = "", remedy: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy  # in brackets, after a blank
+
+    def __str__(self) -> str:
+        name = f"{self.shown}: " if self.shown else ""
+        return f"{name}{self.reason}{self._describe()}{self.remedy}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def _describe(self) -> str:
+        """Return what is known beside the reason."""
+        return ""
 
 
 class Vanished(SoloError):
@@ -37,17 +57,30 @@ class Busy(SoloError):
     `skips` counts the contenders that were skipped since the name was last acquired, None if that
     is not known. `since` is when the holder's command started, or its ticket was made if it has
     none, in seconds since the epoch. `name` is the busy one of the names, `holders` a tuple of
-    Holder. `tickets`, `note`, which ends the text, and `own_skips`, those of this command line
-    since it last started, are internal. From solo.run, `skips` and `since` are None.
+    Holder. From solo.run, `skips` and `since` are None. All else is internal.
     """
 
     status = 75
     skips: "int | None" = None
     since: "float | None" = None
-    tickets: "Sequence[Ticket]" = ()
-    note: str = ""
-    own_skips = 0
     holders: "tuple[solo.Holder, ...]" = ()
+    tickets: "Sequence[Ticket]" = ()
+    note = ""  # of the holder
+    own_skips = 0  # of this command line, since it last started
+    waited = ""  # how long, in words
+
+    def _describe(self) -> str:
+        text = describe_skips(self.skips)
+        if self.note:
+            text += f": {self.note}"
+        times = self.own_skips + 1
+        if times >= STARVED_AFTER and times > 1 + (self.skips or 0):
+            text += f"; this command line was skipped {times} times in a row"
+        return f"{text}; waited {self.waited}" if self.waited else text
+
+
+def describe_skips(skips: "int | None") -> str:
+    return f", {skips} skip{'s' if skips > 1 else ''} since" if skips else ""
 
 
 class RanAlready(Busy):
@@ -60,7 +93,7 @@ def make_own_wait(held: str, remedy: str = "") -> SoloError:
     """Return the error for a contender that would wait for what it holds itself: `held` says what,
     and by whom.
     """
-    return SoloError(f"{held}: it would wait for itself{remedy}")
+    return SoloError(f"{held}: it would wait for itself", remedy)
 
 
 class Unreachable(SoloError):

@@ -94,12 +94,9 @@ class Attempt:
             raise name_superseder(error, self.queue, self.record, self.waiting) from None
         except Busy as error:
             if error.tickets:
-                from solo.text.describe import describe_holders
+                from solo.text.describe import explain_busy
 
-                # Without the gate: it reads a journal.
-                error.args = (
-                    f"busy: {describe_holders([*error.tickets], self.record.claim, error.skips)}",
-                )
+                explain_busy(error, self.record.claim)  # without the gate: it reads a journal
             raise
         except Vanished as error:
             # Only an idle name may vanish: with our ticket in it, another program removed it, and a

@@ -11,14 +11,21 @@ from typing import Any
 
 from solo.engines.engine import INVALID_ANSWER, Gone
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
-from solo.engines.queue import Contender, Wait, count_waiters, describe_entries, find_obstacles
+from solo.engines.queue import (
+    Contender,
+    Wait,
+    count_waiters,
+    describe_entries,
+    find_obstacles,
+    make_busy,
+)
 from solo.engines.targets import open_engine
-from solo.errors import Busy, SoloError, UsageError
+from solo.errors import SoloError, UsageError
 from solo.history.names import is_within
 from solo.history.reader import parse
 from solo.kernel import FOREVER, read_boot_clock, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim, plan_claims
-from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
+from solo.text.describe import cut_command, describe_self, format_duration, format_span
 from solo.text.tables import NO_LEASE, describe_claim
 from solo.text.width import print_clean
 
@@ -136,10 +143,10 @@ def wait(options: dict[str, Any], names: list[str]) -> int:
         ]:
             if monotonic() >= deadline:
                 part, in_the_way = busy[0]
-                raise Busy(
-                    f"{part}: busy: "
-                    f"{describe_entries(in_the_way)}{describe_waited(options['timeout'])}"
-                )
+                error = make_busy(in_the_way)
+                error.shown = part
+                error.waited = format_span(options["timeout"]) if options["timeout"] else ""
+                raise error
             sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
     return 0
 

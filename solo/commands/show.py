@@ -33,14 +33,14 @@ from solo.commands.lookup import (
     visit_queues,
 )
 from solo.commands.states import describe_state, examine, read_clock
-from solo.errors import SoloError
+from solo.errors import SoloError, describe_skips
 from solo.history.reader import find_history
 from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, say
 from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
-from solo.text.describe import describe_skips, format_duration, format_rough
+from solo.text.describe import format_duration, format_rough
 from solo.text.tables import format_json, format_time, format_times, make_row, print_rows
 from solo.text.width import print_clean
 

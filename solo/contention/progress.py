@@ -15,6 +15,7 @@ from solo.modes import Claim, find_conflicts
 from solo.obstacles import list_living, read_claim
 from solo.text.describe import (
     describe_holders,
+    describe_note,
     find_usual_run,
     format_duration,
     format_rough,
@@ -175,7 +176,8 @@ def describe_wait(
             forecast = "" if more else forecast_wait(holds, waiters, record.claim)
             return (
                 position,
-                describe_holders(conflicts, record.claim, is_expected=not forecast),
+                describe_holders(conflicts, record.claim, not forecast)
+                + describe_note(conflicts[0]),
                 forecast,
             )
         return position, "others are waiting" if position > 1 else "free just now", ""

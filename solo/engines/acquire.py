@@ -162,8 +162,7 @@ class EngineHold:
             try:
                 entries[name] = self.engine.acquire(name, record._replace(claim=claim), wait)
             except SoloError as error:
-                error.args = (f"{name}: {error}",)
-                error.name = name
+                error.name = error.shown = name
                 raise
         return entries
 

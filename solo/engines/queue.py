@@ -17,7 +17,7 @@ from solo.engines.fields import NamedTuple
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.kernel import NO_WAIT, read_boot_clock
 from solo.modes import SLOTS, Claim, allot_slots, find_conflicts
-from solo.text.describe import cut_command, describe_note, format_duration
+from solo.text.describe import cut_command, format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -464,8 +464,8 @@ def make_busy(obstacles: "list[Entry]") -> Busy:
 def describe_entries(entries: "list[Entry]") -> str:
     """Return the text of describe_holders for those to show, with the note of the first one."""
     shown = choose_shown(entries)
-    record: Any = shown[0].record  # it has a note, as a Record has
-    return describe_holders(shown) + describe_note(record)
+    note = shown[0].record.note
+    return f"{describe_holders(shown)}{note and f': {note}'}"
 
 
 def choose_shown(obstacles: "list[Entry]") -> "list[Entry]":

@@ -45,16 +45,9 @@ from operator import sub
 from time import localtime, mktime
 from typing import NamedTuple
 
+from solo.errors import STARVED_AFTER
 from solo.history.reader import Day, Run
-from solo.history.usual import (
-    DIGITS,
-    FEWEST,
-    STARVED_AFTER,
-    Usual,
-    choose_usual,
-    find_median,
-    is_busy_skip,
-)
+from solo.history.usual import DIGITS, FEWEST, Usual, choose_usual, find_median, is_busy_skip
 from solo.journal_files import ENDED, SKIPPED, STARTED, UNNOTIFIED
 
 STATES = LOST, FAILING, STARVING, OUTGROWN, LATE, LONG, RUNNING, NEW, OK = (

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST, FEWEST = 100, 5  # runs: no more are looked at, and fewer say nothing
-STARVED_AFTER = 5  # skips in a row of a command line
 SIZES = (1 << 16, 1 << 20)  # bytes of the tail; the second if skips fill the first
 LEAST_LONG = 300.0  # seconds: no shorter run is long
 DIGITS = b"0123456789"

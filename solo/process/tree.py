@@ -53,7 +53,8 @@ def open_recipient(ticket: "Ticket", process: Process) -> Recipient:
     except SoloError as error:
         from solo.text.describe import describe_release
 
-        raise SoloError(f"{error}{describe_release(ticket)}") from None
+        error.remedy = describe_release(ticket)
+        raise
     if vouches(ticket, process):
         return recipient
     with recipient:

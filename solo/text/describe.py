@@ -23,20 +23,23 @@ if TYPE_CHECKING:
 
     from solo.errors import Busy
     from solo.history.usual import Usual  # policies describe a holder, whose tickets history reads
-    from solo.record import Record
     from solo.tickets import Ticket
 
 COMMAND_WIDTH = 60  # characters
 
 
-def describe_holders(
-    tickets: "list[Ticket]", wanted: Claim, skips: "int | None" = None, is_expected: bool = True
-) -> str:
-    """Return `held for 3h12m by pid 4711 (backup.sh --full), usually 4m, 12 skips since: migration
-    until noon`.
+def explain_busy(busy: "Busy", wanted: Claim) -> None:
+    """Add to the error what its `tickets` say."""
+    first = busy.tickets[0]
+    busy.reason = f"busy: {describe_holders([*busy.tickets], wanted)}"
+    busy.note = first.record.note if first.record else ""
+    busy.remedy = describe_release(first)
 
-    `wanted` is our own claim. What is usual, unless not `is_expected`, and the note are those of
-    the first ticket.
+
+def describe_holders(tickets: "list[Ticket]", wanted: Claim, is_expected: bool = True) -> str:
+    """Return `held for 3h12m by pid 4711 (backup.sh --full), usually 4m`.
+
+    `wanted` is our own claim. What is usual, unless not `is_expected`, is that of the first ticket.
     """
     known = find_usual_run(tickets[0]) if tickets[0].is_hold and is_expected else None
     usual = f", usually {format_usual(known.median, known.range)}" if known else ""
@@ -48,8 +51,7 @@ def describe_holders(
     if tickets[0].is_hold and claims and wanted.mode == claims[0].mode == SLOTS:
         most = min(wanted.slots, *[claim.slots for claim in claims])
         slots = f"{sum(claim.take for claim in claims)} of {most} slots taken, the first "
-    text = f"{slots}{describe_state(tickets[0])}{more}{usual}{describe_skips(skips)}"
-    return f"{text}{describe_note(tickets[0].record)}{describe_release(tickets[0])}"
+    return f"{slots}{describe_state(tickets[0])}{more}{usual}"
 
 
 def find_usual_run(ticket: "Ticket") -> "Usual | None":
@@ -67,27 +69,6 @@ def find_usual_run(ticket: "Ticket") -> "Usual | None":
 def runs_long(ticket: "Ticket", usual: "Usual") -> bool:
     """Return whether the command of a hold runs long, of which that is `usual`."""
     return ticket.record is not None and time() - ticket.record.since > usual.long_after
-
-
-def describe_skips(skips: "int | None") -> str:
-    return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
-
-
-def describe_own_skips(busy: "Busy") -> str:
-    """Return `; this command line was skipped 6 times in a row` if more than the skips of the name
-    say so, else "".
-    """
-    from solo.history.usual import STARVED_AFTER
-
-    times = busy.own_skips + 1
-    if times < STARVED_AFTER or times <= 1 + (busy.skips or 0):
-        return ""
-    return f"; this command line was skipped {times} times in a row"
-
-
-def describe_note(record: "Record | Busy | None") -> str:
-    """Return `: migration until noon`, or "" without a note or a record."""
-    return f": {record.note}" if record is not None and record.note else ""
 
 
 def describe_release(ticket: "Ticket") -> str:
@@ -115,9 +96,10 @@ def describe_release(ticket: "Ticket") -> str:
     return f" (if it has ended: {who}solo release {quote_path(name)})"
 
 
-def describe_holder(ticket: "Ticket") -> str:
-    """Return `held for 3h12m by pid 4711 (backup.sh --full): migration until noon`."""
-    return describe_state(ticket) + describe_note(ticket.record) + describe_release(ticket)
+def describe_note(ticket: "Ticket") -> str:
+    """Return `: migration until noon (if it has ended: solo release nightly)`, or a part, or ""."""
+    note = ticket.record.note if ticket.record else ""
+    return f"{note and f': {note}'}{describe_release(ticket)}"
 
 
 def describe_state(ticket: "Ticket") -> str:
@@ -217,11 +199,6 @@ def format_rough(seconds: float) -> str:
 def format_usual(median: float, span: "Iterable[float] | None") -> str:
     """Return what is usual: `4m`, or where runs spread `3m to 40m`."""
     return " to ".join(dict.fromkeys(map(format_rough, span or [median])))
-
-
-def describe_waited(seconds: "float | None") -> str:
-    """Return what the busy line adds after a wait: `; waited 30s`."""
-    return f"; waited {format_span(seconds)}" if seconds else ""
 
 
 def format_span(seconds: "float | None") -> str:

@@ -1,10 +1,13 @@
 """Messages that no other test has: one line in plain English, with the remedy at its end."""
 
+import pickle
 import re
 from typing import NamedTuple
 
 import pytest
 from conftest import finish
+
+from solo.errors import Busy
 
 NOWHERE = "etcd://127.0.0.1:1"
 REMEDY = re.compile(r" \(.+\)$")
@@ -111,3 +114,16 @@ def test_a_message_is_one_plain_line_with_its_remedy_at_the_end(lab, row):
 def test_the_rule_sees_a_missing_remedy():
     assert REMEDY.search("solo: lsit: command not found (did you mean solo list?)")
     assert not REMEDY.search("solo: use (this) now")
+
+
+def test_text_of_an_error_is_made_from_its_fields_in_another_process_too():
+    error = Busy("busy: held for 3s", " (if it has ended: solo release job)")
+    error.name = error.shown = "job"
+    error.skips, error.own_skips, error.waited, error.note = 2, 5, "1.0s", "until noon"
+
+    text = (
+        "job: busy: held for 3s, 2 skips since: until noon; this command line was skipped 6 times in a row"
+        "; waited 1.0s (if it has ended: solo release job)"
+    )
+    assert str(error) == text and repr(error) == f"Busy({text!r})"
+    assert str(pickle.loads(pickle.dumps(error))) == text

@@ -108,7 +108,7 @@ def replace(place, word, part, make=lambda: None):
 
 replace(launcher, "Journal", "journal", launcher.Observer)
 replace(queue.Attempt, "refuse_deadlock", "looks")
-replace(describe, "describe_holders", "looks")
+replace(describe, "explain_busy", "looks")
 # An attempt without a starter leaves out the handoff.
 queue.Attempt.starter = property(
     lambda attempt: attempt.given if "handoff" in modules.kernel.scene.parts else None,
