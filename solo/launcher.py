@@ -83,7 +83,8 @@ class Run:
         words = list(map(encode, command))
         origin = read_origin()  # before read_self: its error says what is wrong with /proc
         self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, words)
-        self.record.tree, self.record.note = plan.tree_grace, plan.note or ""
+        self.record.tree = plan.kill_after if plan.tree else None
+        self.record.note = plan.note or ""
         self.record.is_generated = plan.is_generated
         self.names = self.record.shown_names
         self.holds: list[Hold] = []
@@ -97,7 +98,7 @@ class Run:
         if plan.capture is not None:
             from solo.process.capture import Capture
 
-            self.capture = Capture(self)
+            self.capture = Capture(self, *plan.capture)
             self.own_observers.append(self.capture)
         self.local_holds: dict[str, Ticket] = {}
         self.pid: int | None = None

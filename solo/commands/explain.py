@@ -30,14 +30,15 @@ from solo.text.tables import describe_claim, format_json
 from solo.text.users import find_user
 from solo.text.width import clean, pad, print_clean
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.launcher import Run
+
 RUNS, WAITS, REPLACES, BUSY, RAN = "runs", "waits", "replaces", "busy", "ran"  # outcomes
 
 
 def run(
-    typed: dict[str, Any],
-    words: list[str],
-    make_run: Callable[..., Any],
-    find_status: Callable[..., int],
+    typed: dict[str, Any], words: list[str], make_run: type[Run], find_status: Callable[..., int]
 ) -> int:
     """Print what a run of these options would do. Return its exit status, 0 if it would wait.
     Raises what it would.
@@ -45,12 +46,13 @@ def run(
     occupy_standard_descriptors()
     replace_stdout()
     guarded = make_run(typed, words, [], False)
-    plan: Plan = guarded.plan
+    plan = guarded.plan
     kind, outcome, status = RUNS, None, 0
     try:
         rehearse(guarded)
     except (Waits, Busy) as error:
         kind, outcome, status = name_outcome(plan, error), error, find_status(error, typed)
+    assert guarded.starter
     facts = {
         "command": [guarded.starter.path, *words[1:]],
         "names": plan.names,
@@ -68,7 +70,7 @@ def run(
         "place": getattr(outcome, "place", None),
         "status": status,
     }
-    if plan.json:
+    if "json" in typed:
         print(format_json(facts), flush=True)
     else:
         print_facts(guarded, typed, facts, describe_outcome(plan, kind, outcome))
@@ -78,10 +80,10 @@ def run(
 # --- the steps of a run
 
 
-def rehearse(guarded: Any) -> None:
+def rehearse(guarded: Run) -> None:
     """Do as Run.acquire, but act on nothing. Raises Waits, Busy, and what refuses the run."""
     guarded.prepare()
-    plan: Plan = guarded.plan
+    plan = guarded.plan
     named = look_at_names(guarded.record, plan, refuse_wait, find_place, check_parts)
     if plan.once_per is not None:
         try_place(find_journals(plan.dir)[0], plan.dir)
@@ -131,16 +133,17 @@ def check_parts(base: Directory, parts: list[str]) -> None:
 def look_at_files(plan: Plan, umask: int) -> None:
     """Do as lock_files, but lock and create nothing."""
     lock = choose_lock(plan.claim.mode)
-    for kind in KINDS:
-        paths = getattr(plan, kind.option) or ()
+    for kind, paths in zip(KINDS, (plan.flock, plan.fcntl)):
         for path in [path for path in paths if not os.path.lexists(path)]:
             try:
                 write_file(os.path.dirname(path) or ".")
             except OSError as error:
                 raise fail(path, kind, lock, error) from None
-        setattr(plan, kind.option, list(filter(os.path.lexists, paths)))
     for kind, find in zip(KINDS, (find_flock, find_fcntl)):
         kind.call = staticmethod(find)
+    plan.flock, plan.fcntl = (
+        list(filter(os.path.lexists, paths)) for paths in (plan.flock, plan.fcntl)
+    )
     lock_files(plan, plan.claim.mode, umask, refuse_wait, [])
 
 
@@ -166,12 +169,14 @@ def print_row(title: str, text: object) -> None:
     print_clean(f"{pad(clean(title), 9)}  {text}")
 
 
-def print_facts(guarded: Any, typed: dict[str, Any], facts: dict[str, Any], verdict: str) -> None:
+def print_facts(guarded: Run, typed: dict[str, Any], facts: dict[str, Any], verdict: str) -> None:
     """Print the facts as a table, each with the option, variable or default that chose it."""
     plan, directory = guarded.plan, facts["directory"]
     print_row("command", cut_command(facts["command"]))
     print_names(plan)
-    print_row("mode", f"{facts['take']} of {facts['slots']} slots" if plan.slots else facts["mode"])
+    print_row(
+        "mode", f"{facts['take']} of {facts['slots']} slots" if facts["slots"] else facts["mode"]
+    )
     if directory is not None:
         missing = "" if os.path.exists(directory) else "; it is missing: the run makes it"
         source = find_source(DIR, typed, f"the default of {find_user(os.geteuid())}")
@@ -222,7 +227,7 @@ def describe_outcome(plan: Plan, kind: str, outcome: Any) -> str:
     if kind == REPLACES:
         return f"it ends the holder and the waiters in its way, and runs; {outcome}"
     words = ["it makes all earlier waiters exit as busy, and waits" if plan.latest else "it waits"]
-    if plan.wait != FOREVER:
+    if plan.wait is not None and plan.wait != FOREVER:
         words.append(f"up to {format_duration(plan.wait)}")
     if outcome.place and not plan.latest:
         words[-1] += f": {format_ordinal(outcome.place)} in the queue"

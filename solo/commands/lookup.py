@@ -61,7 +61,7 @@ def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: An
     from solo.contention.judge import Nowhere, Rehearsal
 
     def open_name(base: Directory | None, name: str, origin: Any) -> Any:
-        queue = open_queue(name, vars(plan), origin)
+        queue = open_queue(name, {"dir": plan.dir, "via": plan.via}, origin)
         if queue is None:
             queue = Nowhere(origin)
             if base and check:

@@ -33,8 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from solo.contention.protocols import Hold, Watch
-    from solo.plan import Plan
+    from solo.contention.protocols import Files, Hold, Watch
 
 FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 EVERYBODY = 0o666
@@ -102,14 +101,14 @@ KINDS: "tuple[Kind, ...]" = Flock, FcntlLock
 
 
 def lock_files(
-    plan: "Plan",
+    files: "Files",
     mode: str,
     umask: int,
     watch: "Watch",
     holds: "list[Hold]",
     is_program: bool = False,
 ) -> None:
-    """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock
+    """Lock all `files`, exclusively if `mode` is exclusive, else shared. Append a Flock
     each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path
@@ -117,17 +116,17 @@ def lock_files(
     may be of other threads. Raises Busy, SoloError.
     """
     lock = choose_lock(mode)
-    files: dict[tuple[int, int], dict[Kind, str]] = {}
-    for kind in KINDS:
-        for path in getattr(plan, kind.option) or ():
-            files.setdefault(find_identity(path, umask, kind, lock), {}).setdefault(kind, path)
-    for identity, kinds in sorted(files.items(), key=lambda item: item[0]):
+    found: dict[tuple[int, int], dict[Kind, str]] = {}
+    for kind, paths in zip(KINDS, (files.flock, files.fcntl)):
+        for path in paths:
+            found.setdefault(find_identity(path, umask, kind, lock), {}).setdefault(kind, path)
+    for identity, kinds in sorted(found.items(), key=lambda item: item[0]):
         if is_program:
             refuse_to_lose_lock(identity, next(iter(kinds.values())))
         for kind, path in kinds.items():
-            fd = lock_path(kind, path, umask, lock, plan.file_deadline, watch, is_program)
+            fd = lock_path(kind, path, umask, lock, files.file_deadline, watch, is_program)
             holds.append(kind(fd, mode))
-            if plan.verbose and len(kinds) == 1:
+            if files.verbose and len(kinds) == 1:
                 warn_of_other_kind(kind, path, fd, lock)
 
 

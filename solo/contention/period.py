@@ -62,8 +62,7 @@ class PeriodGuard:
     """
 
     def __init__(self, plan: Plan) -> None:
-        check_plan(plan)
-        self.length: float = plan.once_per
+        self.length = check_plan(plan)
         self.name = plan.names[0]
         self.may_retry = plan.once_retry
         self.start: float | None = None
@@ -151,12 +150,14 @@ class PeriodGuard:
         self.before = {}
 
 
-def check_plan(plan: Plan) -> None:
-    """Raise UsageError for a period that cannot be kept."""
-    if not SHORTEST <= plan.once_per < FOREVER:
+def check_plan(plan: Plan) -> float:
+    """Return the seconds of the period. Raises UsageError if it cannot be kept."""
+    length = plan.once_per
+    if length is None or not SHORTEST <= length < FOREVER:
         raise UsageError("--once-per must be at least 1ms, and not forever")
     if len(plan.names) > 1 and not plan.is_generated:
         raise UsageError("--once-per: give one name")
+    return length
 
 
 def find_due(before: "float | None", start: float, length: float) -> "float | None":

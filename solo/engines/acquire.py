@@ -282,7 +282,7 @@ def die(number: int) -> None:
 
 def check_plan(plan: "Plan") -> None:
     """Raise UsageError for options that need the queue of one machine."""
-    if plan.name is None:
+    if plan.is_generated:
         raise UsageError(
             "a name made from the command can differ between hosts (choose one with -n NAME)"
         )

@@ -38,9 +38,9 @@ GET_PIPE_SIZE = 1032  # of fcntl(2); Python 3.9 lacks its name
 class Capture(Observer):
     """The output of a run: prints and keeps it once the run has ended."""
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "Run", is_printed: bool, limit: int) -> None:
         self.run: Run = run
-        self.is_printed, limit = run.plan.capture
+        self.is_printed = is_printed
         self.directory = run.plan.dir
         self.source, self.sink = posix.pipe2(posix.O_CLOEXEC)
         posix.set_blocking(self.source, False)  # the command can open it, and read from it

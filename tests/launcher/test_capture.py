@@ -207,7 +207,7 @@ def test_of_a_longer_output_both_ends_are_kept_and_the_middle_is_counted(lab):
     st.sampled_from([1, 7, captured.LARGEST_READ]),
 )
 def test_memory_has_the_first_and_the_last_half(limit, sizes, largest):
-    output = Capture(SimpleNamespace(plan=SimpleNamespace(capture=(True, limit), dir=None)))
+    output = Capture(SimpleNamespace(plan=SimpleNamespace(dir=None)), True, limit)
     data, wrote = bytes(i % 251 for i in range(sum(sizes))), 0
     for size in sizes:
         wrote += os.write(output.sink, data[wrote : wrote + size])
@@ -233,7 +233,7 @@ def test_memory_has_the_first_and_the_last_half(limit, sizes, largest):
 
 
 def test_ring_of_the_tail_is_written_over(tmp_path):
-    output = Capture(SimpleNamespace(plan=SimpleNamespace(capture=(True, 100), dir=None)))
+    output = Capture(SimpleNamespace(plan=SimpleNamespace(dir=None)), True, 100)
     data = b"".join(b"%08d\n" % number for number in range(50000))
     for at in range(0, len(data), 5000):
         os.write(output.sink, data[at : at + 5000])

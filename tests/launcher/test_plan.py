@@ -7,7 +7,25 @@ import pytest
 
 from solo import argv, kinds
 from solo.errors import UsageError
-from solo.options import DIR, EXPLAIN, HELP, JSON, LAUNCHER_OPTIONS, ONCE_PER, PARTS, VERSION, VIA
+from solo.options import (
+    BUSY_EXIT,
+    DIR,
+    EVERY_OPTION,
+    EXPLAIN,
+    HELP,
+    JSON,
+    LAUNCHER_OPTIONS,
+    LOUD_AFTER,
+    NAME,
+    NOTIFY_ON,
+    ONCE_PER,
+    PARTS,
+    SHARED,
+    SLOTS,
+    SYSLOG,
+    VERSION,
+    VIA,
+)
 from solo.plan import Plan
 
 OPTIONS = [
@@ -74,6 +92,26 @@ def read(lab, pair):
     typed, _, command = argv.parse([*words, "--", "true"])
     argv.read_variables(typed, {})
     return Plan(typed, command)
+
+
+# Options that only main reads, and those from which the plan makes `names` and `claim`.
+ONLY_TYPED = {BUSY_EXIT, LOUD_AFTER, NOTIFY_ON, SYSLOG, EXPLAIN, JSON, HELP, VERSION}
+MERGED = {NAME, SHARED, SLOTS, SLOTS.part}
+MADE = (
+    "names is_generated claim is_socket is_remote locks_files deadline file_deadline grace".split()
+)
+
+
+def test_plan_has_the_value_of_each_option_and_no_other_attribute():
+    expected = {}
+    for option in set(EVERY_OPTION) - ONLY_TYPED - MERGED:
+        value = option.kind.read(option.flag, option.kind.sample)
+        value = f"/{value}" if option is DIR else value
+        expected[option.key] = [value] if option.many else value
+
+    plan = vars(Plan(expected))
+    assert {key: value for key, value in plan.items() if key not in MADE} == expected
+    assert plan.keys() - expected.keys() == set(MADE)
 
 
 def test_refused_pair_of_options_is_a_usage_error(lab):

@@ -335,7 +335,7 @@ def check_plan(line: Line) -> Iterator[Finding]:
     try:
         read_variables(options, dict(zip(map(encode, variables), map(encode, variables.values()))))
         plan = Plan(options)
-        limits.check_plan(plan)
+        limits.check_limits(plan)
         if plan.once_per is not None:
             period.check_plan(plan)
         if plan.is_remote:
