@@ -180,6 +180,7 @@ SUBCOMMAND_NAMES = (
     "hold",
     "release",
     "history",
+    "check",
     "metrics",
     "top",
     "clean",

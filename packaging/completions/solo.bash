@@ -28,7 +28,7 @@ _solo_offer_names() {
 
 # made from bash
 _solo_flags='--name -n --dir --via --flock --fcntl --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --timeout -t --kill-after -k --tree --no-orphan --chdir --ttl --once-per --syslog --capture --notify --notify-on --verbose -v --explain --json --help -h --version'
-_solo_subcommands='list show wait stop hold release history metrics top clean doctor'
+_solo_subcommands='list show wait stop hold release history check metrics top clean doctor'
 _solo_backends='file socket'
 _solo_signals='ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN SEGV STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ'
 
@@ -39,7 +39,7 @@ _solo_find_values() {
     --dir|--chdir) values=directories ;;
     --via) values=backends ;;
     --flock|--fcntl|--output) values=files ;;
-    --note|--slots|--wait|-w|--replace-after|--busy-exit|-E|--loud-after|--timeout|-t|--kill-after|-k|--ttl|--once-per|--capture|--notify|--notify-on|--pid|--fd|--for|--via|--since|--limit|--history) values=nothing ;;
+    --note|--slots|--wait|-w|--replace-after|--busy-exit|-E|--loud-after|--timeout|-t|--kill-after|-k|--ttl|--once-per|--capture|--notify|--notify-on|--pid|--fd|--for|--via|--since|--limit|--within|--history) values=nothing ;;
     *) values= ;;
     esac
 }
@@ -54,6 +54,7 @@ _solo_find_flags() {
     hold) flags='--pid --fd --for --export --dir --note --shared -s --slots --wait -w --latest --replace --replace-after --busy-exit -E --quiet -q --loud-after --kill-after -k' names=names ;;
     release) flags='--pid --via --dir' names=names ;;
     history) flags='--dir --via --since --failed --limit --captured --json' names=names ;;
+    check) flags='--dir --within' names=names ;;
     metrics) flags='--dir --via --output' names=names ;;
     top) flags='--dir --via' names=names ;;
     clean) flags='--dir --generated --history' names=names ;;

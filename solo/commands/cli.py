@@ -6,6 +6,7 @@ from time import time
 
 from solo import kinds
 from solo.errors import UsageError
+from solo.kernel import FOREVER
 from solo.kinds import FLAG, Kind, is_number, read_duration
 from solo.options import DIR, LAUNCHER_OPTIONS, OUTPUT, VIA, Option
 
@@ -48,7 +49,18 @@ def read_positive(flag: str, text: str) -> int:
     raise UsageError(f"{flag} {text}: not a number above 0")
 
 
+def read_within(flag: str, text: str) -> "tuple[float | None, float]":
+    """Return (None or the seconds after which to warn, those that are critical). Raises
+    UsageError.
+    """
+    *warn, critical = [read_duration(flag, part) for part in text.split(",")]
+    if len(warn) > 1 or critical == FOREVER or warn and warn[0] > critical:
+        raise UsageError(f"{flag} {text}: not CRIT or WARN,CRIT (like 26h or 25h,26h)")
+    return warn[0] if warn else None, critical
+
+
 AGE, SINCE, POSITIVE = Kind(read_age), Kind(read_since), Kind(read_positive)
+WITHIN = Kind(read_within, sample="25h,26h")
 
 
 class Names:
@@ -248,6 +260,21 @@ def history(
     captured: bool = declare("captured", "Print the output of the last run with --capture"),
     json: bool = JSON,
 ) -> None: ...
+
+
+@subcommand(
+    "Print the health of jobs for a monitor",
+    "Print the health of all jobs, or the NAMEs and the names nested in them, in a line for a "
+    "monitor. The status is 0, 1 (warning), 2 (critical) or 3 (unknown).",
+)
+def check(
+    names: list[str] = ONLY_NAMES,
+    dir: str = DIRECTORY,
+    within: str = declare(
+        "within", "2 if the last success ended longer than CRIT ago, 1 after WARN", WITHIN,
+        "[WARN,]CRIT",
+    ),
+) -> None: ...  # fmt: skip
 
 
 @subcommand(

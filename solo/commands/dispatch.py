@@ -7,7 +7,7 @@ import sys
 from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
-from solo.commands.cli import AGE, HELP, SINCE, SUBCOMMANDS
+from solo.commands.cli import AGE, HELP, SINCE, SUBCOMMANDS, WITHIN
 from solo.commands.lookup import check_names, check_units, check_words
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
@@ -24,13 +24,22 @@ if TYPE_CHECKING:
     Parsed = tuple[dict[str, Any], list[str]]  # options by key, names
 
 OF_SCRIPTS = ("hold", "release")  # which print nothing, and are never parsed by typer
-TIMES = (DURATION, LIMIT, AGE, SINCE)
+TIMES = (DURATION, LIMIT, AGE, SINCE, WITHIN)
 
 
 def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
     """Run subcommand `name` with options `before` it and `words` after it, or print help. Return
     the exit status.
     """
+    if name != "check":
+        return run_any(before, name, words)
+    from solo.commands.check import answer_errors
+
+    return answer_errors(lambda: run_any(before, name, words))
+
+
+def run_any(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
+    """Do as `run`. Raises SoloError."""
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
     signal(SIGCHLD, SIG_DFL)  # else the kernel reaps our children, and their status is lost
     occupy_standard_descriptors()

@@ -35,7 +35,7 @@ EXAMPLES = """Examples:
       Wait up to 10 minutes for the name.
   solo -n build --slots 4 -w forever -- make
       Run at most 4 at once; the others wait."""
-BRIEFLY = """See and steer: list, show, wait, stop, history, top, metrics, clean, doctor
+BRIEFLY = """See, steer: list, show, wait, stop, history, check, metrics, top, clean, doctor
 For scripts: hold, release. What a run would do: --explain"""
 MORE = "The exit status is COMMAND's; 75: busy. solo --help for all"
 FLAGS = re.compile("^  (?:-.,|   ) --[a-z-]+", re.MULTILINE)

@@ -57,11 +57,14 @@ DAY, THIS_WEEK = 86400.0, 6 * 86400.0
 
 
 class Job(NamedTuple):
-    """A name with its Health. `living` has the state of each hold, by its pids."""
+    """A name with its Health. `living` has the state of each hold, by its pids, `success` is when
+    the last success ended, 0 without one.
+    """
 
     name: str
     health: Health
     living: dict[tuple[int, int], Any]
+    success: float
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
@@ -73,16 +76,11 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     if options.get("via", FILE) != FILE:
         raise UsageError("list --all shows names that are kept as files (others have no history)")
     unknown = [name for name in names if report_unknown(name, options, "list")]
-    clock, passing, complete = read_clock(), 0, True
-    jobs: list[Job] = []
-    for found in examine_all(options, names, clock):
-        if isinstance(found, SoloError):
-            complete = complete and not names and isinstance(found, ForeignName)
-        elif found.health.state == NEW and is_generated(found) and found.name not in names:
-            passing += 1
-        else:
-            jobs.append(found)
-    jobs.sort(key=lambda job: STATES.index(job.health.state))
+    clock = read_clock()
+    jobs, refused, passing = find_jobs(options, names, clock)
+    for name, error in refused:
+        say(f"{name}: {error}")
+    complete = not names and all(isinstance(error, ForeignName) for _, error in refused)
     if options.get("null"):
         sys.stdout.buffer.write(b"".join(encode(job.name) + b"\0" for job in jobs))
     elif options.get("json"):
@@ -93,7 +91,7 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         print_rows(COLUMNS, lines, "STATE", STYLES, empty)
         if sys.stdout.isatty():
             print_summary(jobs, passing, clock)
-    return 0 if complete and not unknown else SoloError.status
+    return 0 if (complete or not refused) and not unknown else SoloError.status
 
 
 def read_clock() -> Clock:
@@ -106,23 +104,29 @@ def read_clock() -> Clock:
     return Clock(now, since, uptime - clock_gettime(CLOCK_MONOTONIC) > ASLEEP)
 
 
-def examine_all(
+def find_jobs(
     options: dict[str, Any], names: list[str], clock: Clock
-) -> Iterator[Job | SoloError]:
-    """Yield the Job of each name with a journal or a hold, or the reported error of one that cannot
-    be read.
+) -> tuple[list[Job], list[tuple[str, SoloError]], int]:
+    """Return (the Job of each name with a journal or a hold, bad states first; the names that
+    cannot be read, and why; the number of names left out, which solo made from commands).
     """
-    origin = read_origin()
+    origin, passing = read_origin(), 0
+    jobs: list[Job] = []
+    refused: list[tuple[str, SoloError]] = []
     for name, history in find_known(options.get("dir"), names):
         try:
             if isinstance(history, SoloError):
                 raise history
             job = examine(name, history, options, origin, clock)
-            if history.events or job.living:
-                yield job
         except SoloError as error:
-            say(f"{name}: {error}")
-            yield error
+            refused.append((name, error))
+            continue
+        if name not in names and is_passing(job, clock):
+            passing += 1
+        elif history.events or job.living:
+            jobs.append(job)
+    jobs.sort(key=lambda job: STATES.index(job.health.state))
+    return jobs, refused, passing
 
 
 def find_known(
@@ -156,7 +160,8 @@ def examine(name: str, history: History, options: dict[str, Any], origin: Any, c
     if LOST in health.states:  # or it has ended since we read the journal
         history = find_history(options.get("dir"), name)
         health = judge(history.list_runs(), [*holds], clock, history.days)
-    return Job(name, health, {hold.pids: state for hold, state in holds.items()})
+    living = {hold.pids: state for hold, state in holds.items()}
+    return Job(name, health, living, history.totals.last_success)
 
 
 def find_holds(name: str, queue: Any) -> dict[Held, Any]:
@@ -179,9 +184,18 @@ def find_holds(name: str, queue: Any) -> dict[Held, Any]:
     return found
 
 
-def is_generated(job: Job) -> bool:
-    """Return whether solo made the name from the words of a command, each time."""
-    return all(run.is_generated for run in job.health.line.runs) and not job.living
+def is_passing(job: Job, clock: Clock) -> bool:
+    """Return whether solo made the name from a command, perhaps of changing words: fewer than 5
+    starts, of which none failed in the last day.
+    """
+    health = job.health
+    if (
+        NEW not in health.states
+        or job.living
+        or not all(run.is_generated for run in health.line.runs)
+    ):
+        return False
+    return not health.is_bad or clock.now - health.line.times[-1] > DAY
 
 
 # --- rows-----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from solo import kernel
 from solo.commands.clean import LIKE_GENERATED
 from solo.commands.doctor.daemon import CRON_PATH
 from solo.commands.lookup import open_existing
-from solo.commands.states import MOST_REASONS, Job, examine_all, read_clock
+from solo.commands.states import MOST_REASONS, find_jobs, read_clock
 from solo.contention.addresses import list_addresses
 from solo.contention.judge import Look
 from solo.contention.period import ONCE_FILE as ONCE
@@ -529,7 +529,7 @@ def check_generated_names(asked: str | None) -> Findings:
 
 def check_jobs(asked: str | None) -> Findings:
     """Which jobs does the judge of health call bad?"""
-    found = [job for job in examine_all({"dir": asked}, [], read_clock()) if isinstance(job, Job)]
+    found = find_jobs({"dir": asked}, [], read_clock())[0]
     bad = [f"{job.name} ({job.health.state})" for job in found if job.health.is_bad]
     if bad:
         more = ", ..." * (len(bad) > MOST_REASONS)

@@ -1,0 +1,157 @@
+"""`solo check`: the health of jobs for a monitoring system, by the guidelines of the Monitoring
+Plugins: a line with performance data, and an exit status of 0 to 3.
+"""
+
+from __future__ import annotations
+
+import posix
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from solo.commands.lookup import check_known, describe_place
+from solo.commands.states import Job, describe_state, find_jobs, read_clock
+from solo.errors import SoloError
+from solo.history.health import FAILING, LOST, RUNNING, Clock
+from solo.history.names import ForeignName, is_within
+from solo.journal_files import ENDED
+from solo.text.describe import format_duration, format_usual
+from solo.text.missing import describe_missing
+from solo.text.remedies import quote_path
+from solo.text.width import clean, cut
+
+STATUSES = OK, WARNING, CRITICAL, UNKNOWN = ("OK", "WARNING", "CRITICAL", "UNKNOWN")  # from 0 on
+WORST_FIRST = (CRITICAL, WARNING, UNKNOWN, OK)
+MOST_NAMED, MOST_LETTERS = 3, 200  # of the line: NRPE cuts it after 1024 bytes
+Limits = tuple["float | None", "float | None"]  # seconds from which on to warn, and critical ones
+
+
+class Finding(NamedTuple):
+    status: str
+    text: str
+    job: Job | None = None
+
+
+def run(options: dict[str, Any], names: list[str]) -> int:
+    """Print the line about the names, or all. Return its status."""
+    clock, limits = read_clock(), options.get("within", (None, None))
+    try:
+        found = find(options, names, clock, limits)
+    except SoloError as error:
+        found = [Finding(UNKNOWN, f"{error}{describe_roots(options, names)}")]
+    found.sort(key=lambda one: WORST_FIRST.index(one.status))
+    numbers = [f"{status.lower()}={count(found, status)};;;0" for status in STATUSES]
+    job = found[0].job if len(found) == len(names) == 1 else None
+    if job is not None:
+        numbers = measure(job, clock, limits)
+    return answer(found[0].status, summarize(found), " ".join(numbers))
+
+
+def answer(status: str, text: str, numbers: str = "") -> int:
+    """Print the line, and return its status. What follows a | is performance data."""
+    text = clean(text).replace("|", "\\x7c")
+    print(f"SOLO {status}: {text}" + f" | {numbers}" * bool(numbers), flush=True)
+    return STATUSES.index(status)
+
+
+def answer_errors(call: Callable[[], int]) -> int:
+    """Return what `call` does. What it raises is UNKNOWN: another status would be read as one of a
+    job.
+    """
+    try:
+        return call()
+    except ModuleNotFoundError as error:
+        text = describe_missing(error.name)
+    except Exception as error:
+        text = str(error) if isinstance(error, (SoloError, OSError)) else repr(error)
+    try:
+        return answer(UNKNOWN, text)
+    except Exception:
+        sys.stdout = None  # full: nobody may flush it again
+        return STATUSES.index(UNKNOWN)
+
+
+def find(options: dict[str, Any], names: list[str], clock: Clock, limits: Limits) -> list[Finding]:
+    """Return what is found about each job, and each name without one; at least one. Raises
+    SoloError.
+    """
+    jobs, refused, _ = find_jobs(options, names, clock)
+    found = [judge(job, clock, limits, job.name in names) for job in jobs]
+    found += [
+        Finding(UNKNOWN, f"{name}: {error}")
+        for name, error in refused
+        if names or not isinstance(error, ForeignName)
+    ]
+    known = [*[job.name for job in jobs], *[name for name, _ in refused]]
+    for name in names:
+        if not any(is_within(one, [name]) for one in known):
+            found.append(Finding(UNKNOWN, explain_unknown(name, options)))
+    if not found:
+        place = f"no names known: {describe_place(options)}"
+        found.append(Finding(UNKNOWN, place + describe_roots(options, names)))
+    return found
+
+
+def explain_unknown(name: str, options: dict[str, Any]) -> str:
+    try:
+        check_known(name, options, "check")
+    except SoloError as error:
+        return f"{error}{describe_roots(options, [name])}"
+    return f"{name}: no run is recorded"
+
+
+def describe_roots(options: dict[str, Any], names: list[str]) -> str:
+    """Return what to type for root's names, "" for root, who sees them."""
+    if options.get("dir") or posix.geteuid() == 0:
+        return ""
+    return "; for root's: " + " ".join(["sudo -n solo check", *map(quote_path, names)])
+
+
+def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Finding:
+    """Return what the health of a job and the age of its last success mean."""
+    health, status, text = job.health, OK, ""
+    if health.is_bad:
+        status = CRITICAL if health.state in (LOST, FAILING) else WARNING
+        text = f"{health.state}: {describe_state(job, clock)}, "
+    elif health.state == RUNNING:
+        last = health.last
+        text = f"running for {format_duration(clock.now - last.start)}, " if last else "running, "
+    if not job.success:
+        # Of a daemon, or a first run, that goes on nothing else is expected without limits.
+        if status != CRITICAL and (limits[1] is not None or is_typed and not job.living):
+            status = UNKNOWN
+        text += "never succeeded"
+    else:
+        age = clock.now - job.success
+        text += f"success {format_duration(age)} ago"
+        warn, critical = [limit is not None and age > limit for limit in limits]
+        if warn or critical:
+            text += f", not within {format_duration(float(limits[critical] or 0))}"
+            status = CRITICAL if critical or status == CRITICAL else WARNING
+    if health.usual is not None:
+        text += f", usually {format_usual(health.usual.median, health.usual.range)}"
+    return Finding(status, f"{job.name}: {text}", job)
+
+
+def count(found: list[Finding], status: str) -> int:
+    return sum(one.status == status for one in found)
+
+
+def summarize(found: list[Finding]) -> str:
+    """Return the worst texts, and how many others there are. `found` begins with the worst."""
+    bad = [one.text for one in found if one.status != OK]
+    if len(found) == 1:
+        return found[0].text
+    texts = [cut(text, MOST_LETTERS) for text in bad[:MOST_NAMED]]
+    if len(bad) > MOST_NAMED:
+        texts.append(f"{len(bad) - MOST_NAMED} more")
+    return "; ".join([*texts, f"{len(found) - len(bad)} of {len(found)} ok"])
+
+
+def measure(job: Job, clock: Clock, limits: Limits) -> list[str]:
+    """Return the performance data of a job: LABEL=VALUE;WARN;CRIT;LEAST, U for an unknown value."""
+    age = f"{max(0, clock.now - job.success):.0f}s" if job.success else "U"
+    warn, critical = ["" if limit is None else f"{limit:.0f}" for limit in limits]
+    ran = [run.ran for run in job.health.line.runs if run.event == ENDED]
+    duration = f"{ran[-1]:.3f}".rstrip("0").rstrip(".") + "s" if ran else "U"
+    return [f"age={age};{warn};{critical};0", f"duration={duration};;;0"]
