@@ -42,8 +42,8 @@ solo.main.main()
 
 
 def parse_metrics(text):
-    """Return {(sample, name, via): value}. Each has a HELP and a TYPE, and one directory and user;
-    the version has no name.
+    """Return {(sample, name, via): value}, of a state only if it is true. Each has a HELP and a
+    TYPE, and one directory and user; the version has no name.
     """
     from prometheus_client import parser
 
@@ -57,12 +57,14 @@ def parse_metrics(text):
     }
     labels = {"version": __version__, "dir": common[0], "user": common[1]}
     assert [(sample.labels, sample.value) for sample in build] == [(labels, 1)]
-    return {
-        (sample.name, sample.labels["name"], sample.labels["via"]): sample.value
-        for family in families
-        for sample in family.samples
-        if family.name != "solo_build_info"
-    }
+    samples = {}
+    for family in families:
+        for sample in family.samples[: 0 if family.name == "solo_build_info" else None]:
+            state = sample.labels.get("state")
+            if state is None or sample.value:
+                name = sample.name if state is None else f"{sample.name} {state}"
+                samples[name, sample.labels["name"], sample.labels["via"]] = sample.value
+    return samples
 
 
 def until_blocked(tracer):

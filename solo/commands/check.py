@@ -116,13 +116,14 @@ def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Finding:
     elif health.state == RUNNING:
         last = health.last
         text = f"running for {format_duration(clock.now - last.start)}, " if last else "running, "
-    if not job.success:
+    success = job.history.totals.last_success
+    if not success:
         # Of a daemon, or a first run, that goes on nothing else is expected without limits.
         if status != CRITICAL and (limits[1] is not None or is_typed and not job.living):
             status = UNKNOWN
         text += "never succeeded"
     else:
-        age = clock.now - job.success
+        age = clock.now - success
         text += f"success {format_duration(age)} ago"
         warn, critical = [limit is not None and age > limit for limit in limits]
         if warn or critical:
@@ -150,7 +151,8 @@ def summarize(found: list[Finding]) -> str:
 
 def measure(job: Job, clock: Clock, limits: Limits) -> list[str]:
     """Return the performance data of a job: LABEL=VALUE;WARN;CRIT;LEAST, U for an unknown value."""
-    age = f"{max(0, clock.now - job.success):.0f}s" if job.success else "U"
+    success = job.history.totals.last_success
+    age = f"{max(0, clock.now - success):.0f}s" if success else "U"
     warn, critical = ["" if limit is None else f"{limit:.0f}" for limit in limits]
     ran = [run.ran for run in job.health.line.runs if run.event == ENDED]
     duration = f"{ran[-1]:.3f}".rstrip("0").rstrip(".") + "s" if ran else "U"

@@ -10,19 +10,20 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from time import time
 from typing import Any
 
 from solo import __version__
 from solo.argv import is_engine
 from solo.commands.list import collect
 from solo.commands.lookup import describe_engine, read_skips, visit_queue
+from solo.commands.states import Job, examine_all, is_passing, read_clock
 from solo.directories import find_base
 from solo.errors import SoloError, Unreachable, UsageError
-from solo.history.reader import Totals, find_histories, find_history
-from solo.history.usual import choose_usual
+from solo.history.health import STATES
+from solo.history.names import ForeignName
+from solo.history.reader import Totals
 from solo.identity import read_origin
-from solo.journal_files import STARTED
+from solo.journal_files import is_same
 from solo.kernel import say
 from solo.modes import SLOTS
 from solo.options import FILE
@@ -30,6 +31,7 @@ from solo.text.users import find_user
 from solo.text.width import clean
 
 MODE = 0o644  # of a new file: its reader is another user
+STATE = "solo_job_state"
 SUFFIXES = {
     "gauge": ("",),
     "counter": ("",),
@@ -39,6 +41,7 @@ SUFFIXES = {
 # fmt: off
 FAMILIES = (
     ("solo_engine_up", "gauge", "Whether the engine answered."),
+    (STATE, "gauge", "Whether that is true of the job; list --all shows the first one that is."),
     ("solo_held", "gauge", "Number of holders."),
     ("solo_held_seconds", "gauge", "Seconds for which the oldest holder has held the name."),
     ("solo_waiting", "gauge", "Number of waiters."),
@@ -51,14 +54,15 @@ FAMILIES = (
     ("solo_lost_leases_total", "counter", "Commands that were ended because their lease was lost."),
     ("solo_run_seconds", "summary", "Seconds for which commands ran that have ended."),
     ("solo_last_run_seconds", "gauge", "Seconds for which the command ran that ended last."),
-    ("solo_usual_seconds", "gauge", "Median seconds of the last hundred commands that succeeded."),
-    ("solo_overdue_after_seconds", "gauge", "Seconds after which a command is overdue."),
+    ("solo_usual_seconds", "gauge", "Median seconds of the last hundred successful runs of "
+                                    "the command that came last."),
+    ("solo_overdue_after_seconds", "gauge", "Seconds after which that command runs long."),
     ("solo_wait_seconds", "summary", "Seconds for which commands waited before they started."),
     ("solo_last_success_timestamp_seconds", "gauge", "When a command last ended with status 0."),
     ("solo_last_failure_timestamp_seconds", "gauge", "When a command last failed, or one started "
-                                                     "whose launcher was killed too."),
-    ("solo_killed_runs", "gauge", "Commands in the journal that were killed together with their "
-                                  "launchers."),
+                                                     "whose end nobody recorded."),
+    ("solo_killed_runs", "gauge", "Commands in the journal whose end nobody recorded, as their "
+                                  "launcher was killed."),
 )
 # fmt: on
 
@@ -87,52 +91,61 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
     """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all
     could be read).
     """
-    samples, readable, origin, histories = {}, True, read_origin(), {}
-    generated: set[str] = set()
-    living: set[tuple[str, int]] = set()
+    samples, readable, origin, clock = {}, True, read_origin(), read_clock()
+    generated, reported = set[str](), set[str]()
+
+    def report(text: str) -> None:
+        if text not in reported:
+            say(text)
+        reported.add(text)
 
     def visit(row: Any, ticket: Any) -> None:
-        record = ticket.record
-        if record is not None:
-            living.add((row["name"], record.outermost[0]))
-            generated.update({row["name"]} if record.is_generated else ())
+        if ticket.record is not None and ticket.record.is_generated:
+            generated.add(row["name"])
 
     nothing = {"solo_held": 0, "solo_waiting": 0}
     held = nothing if options.get("via", FILE) == FILE else {}  # else no ticket of a file is read
-    for name, history in find_histories(options.get("dir"), names):
-        if isinstance(history, SoloError):
-            say(f"{name}: {history}")
-            readable = False
-        elif history.totals != Totals():
-            histories[name] = history
-            generated.update({name} if history.events and history.events[-1].is_generated else ())
-            skips = count_skips(name, options, origin) if history.totals.skips else 0
-            samples[name, FILE] = {**held, **count_runs(history), "solo_skips_in_a_row": skips}
-    rows, complete = collect_rows(samples, options, names, visit)
-    if complete and held:
-        for name, history in histories.items():
-            count_killed(samples[name, FILE], name, history, living, options.get("dir"))
-    now = time()
+    for name, job in examine_all({"dir": options.get("dir")}, names, clock):
+        if isinstance(job, SoloError):
+            report(f"{name}: {job}")
+            readable = readable and not names and isinstance(job, ForeignName)
+        elif job.history.totals != Totals():
+            if job.history.events[-1].is_generated:
+                generated.add(name)
+            skips = count_skips(name, options, origin) if job.history.totals.skips else 0
+            mine = {**held, **count_runs(job), "solo_skips_in_a_row": skips}
+            if not is_passing(job, clock):
+                mine[STATE] = job.health.states
+            samples[name, FILE] = mine
+    rows, complete = collect_rows(samples, options, names, report, visit)
     for row in rows:
-        add_row(samples.setdefault((row["name"], row["via"]), {**nothing}), row, now)
+        add_row(samples.setdefault((row["name"], row["via"]), {**nothing}), row, clock.now)
     return samples, generated, complete and readable
 
 
 def collect_rows(
-    samples: dict[tuple[str, str], Any], options: dict[str, Any], names: list[str], visit: Any
+    samples: dict[tuple[str, str], Any],
+    options: dict[str, Any],
+    names: list[str],
+    report: Any,
+    visit: Any,
 ) -> Any:
     """Return what `collect` does. Of an engine that fails there are no rows, but a sample of no
     name.
     """
+    directory, via = options.get("dir"), options.get("via")
     if not is_engine(options):
-        return collect(options.get("dir"), options.get("via"), names, visit=visit)
+        # Sockets belong to no directory: else each file of one collector had the same series.
+        if via is None and directory and not is_same(find_base(directory), find_base(None)):
+            via = FILE
+        return collect(directory, via, names, report, visit)
     up = samples.setdefault(("", describe_engine(options)), {"solo_engine_up": 0})
     try:
-        found = collect(options.get("dir"), options["via"], names)
+        found = collect(directory, via, names)
     except UsageError:
         raise
     except SoloError as error:
-        say(str(error))
+        report(str(error))
         return [], isinstance(
             error, Unreachable
         )  # that one is reported; a refusal may be our mistake
@@ -140,32 +153,15 @@ def collect_rows(
     return found
 
 
-def count_killed(
-    mine: dict[str, Any], name: str, history: Any, living: set[Any], directory: str | None
-) -> None:
-    """Add the runs without an end whose launcher lives no more: nobody has written how they
-    ended.
-    """
-    started = [run for run in history.list_runs() if run.event == STARTED and not run.is_kept]
-    killed = [run for run in started if (name, run.launcher) not in living]
-    if killed:  # or they have ended since we read the journal
-        still = {
-            run.token for run in find_history(directory, name).list_runs() if run.event == STARTED
-        }
-        killed = [run for run in killed if run.token in still]
-    mine["solo_killed_runs"], last = len(killed), "solo_last_failure_timestamp_seconds"
-    if killed:
-        mine[last] = max(mine.get(last, 0.0), *[run.time for run in killed])
-
-
-def count_runs(history: Any) -> dict[str, Any]:
+def count_runs(job: Job) -> dict[str, Any]:
     """Return the samples of a name that come from its journal."""
-    totals = history.totals
+    totals, last = job.history.totals, job.history.events[-1]
     mine = {
         "solo_runs_total": totals.runs,
         "solo_skips_total": totals.skips,
         "solo_failures_total": totals.failures,
         "solo_lost_leases_total": totals.lost,
+        "solo_killed_runs": len(job.unended),
         "solo_run_seconds_sum": totals.ran_ms / 1000,
         "solo_run_seconds_count": totals.ends,
         "solo_wait_seconds_sum": totals.waited_ms / 1000,
@@ -173,14 +169,15 @@ def count_runs(history: Any) -> dict[str, Any]:
     }
     if totals.ends:
         mine["solo_last_run_seconds"] = totals.last_ran_ms / 1000
-    usual = choose_usual([(run.ran, b"") for run in history.events if run.is_success])
+    usual = job.health.usual
     if usual is not None:
         mine.update(solo_usual_seconds=usual.median, solo_overdue_after_seconds=usual.long_after)
-    for outcome, when in (("success", totals.last_success), ("failure", totals.last_failure)):
+    failure = max([totals.last_failure, *[run.time for run in job.unended]])
+    for outcome, when in (("success", totals.last_success), ("failure", failure)):
         if when:
             mine[f"solo_last_{outcome}_timestamp_seconds"] = when
-    if history.events and history.events[-1].mode == SLOTS:
-        mine.update(solo_slots=history.events[-1].slots, solo_slots_taken=0)
+    if last.mode == SLOTS:
+        mine.update(solo_slots=last.slots, solo_slots_taken=0)
     return mine
 
 
@@ -218,24 +215,31 @@ def format_metrics(
     lines = [
         "# HELP solo_build_info The version of solo that wrote this.",
         "# TYPE solo_build_info gauge",
+        f"solo_build_info{{{format_labels(version=__version__, **common)}}} 1",
     ]
-    lines.append(f"solo_build_info{format_labels(version=__version__, **common)} 1")
+    shared = format_labels(**common)
+    rows = []
+    for (name, via), values in sorted(samples.items()):
+        of = format_labels(**({"name": name} if name else {}), via=via)
+        rows.append((of + ',generated="true"' * (name in generated) + f",{shared}", values))
     for family, kind, help in FAMILIES:
         lines += [f"# HELP {family} {help}", f"# TYPE {family} {kind}"]
-        for (name, via), values in sorted(samples.items()):
-            for sample in [
-                family + suffix for suffix in SUFFIXES[kind] if family + suffix in values
-            ]:
-                value = values[sample]
-                number = value if isinstance(value, int) else f"{value:.3f}"
-                mark = {"generated": "true"} if name in generated else {}
-                of = {"name": name} if name else {}
-                lines.append(f"{sample}{format_labels(**of, via=via, **mark, **common)} {number}")
+        for labels, values in rows:
+            for suffix in SUFFIXES[kind]:
+                value = values.get(family + suffix)
+                if family == STATE and value is not None:
+                    lines += [
+                        f'{STATE}{{{labels},state="{state}"}} {int(state in value)}'
+                        for state in STATES
+                    ]
+                elif value is not None:
+                    number = value if isinstance(value, int) else f"{value:.3f}"
+                    lines.append(f"{family}{suffix}{{{labels}}} {number}")
     return "\n".join([*lines, "# EOF\n"])
 
 
 def format_labels(**labels: Any) -> str:
-    return "{" + ",".join(f'{label}="{quote_label(text)}"' for label, text in labels.items()) + "}"
+    return ",".join(f'{label}="{quote_label(text)}"' for label, text in labels.items())
 
 
 def quote_label(text: str) -> str:

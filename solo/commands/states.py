@@ -7,6 +7,7 @@ from __future__ import annotations
 import posix
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from time import CLOCK_MONOTONIC, clock_gettime, localtime, strftime, time
 from typing import Any, NamedTuple
 
@@ -26,10 +27,11 @@ from solo.history.health import (
     Clock,
     Health,
     Held,
+    find_unended,
     judge,
 )
 from solo.history.names import ForeignName, find_files
-from solo.history.reader import History, Totals, find_histories, find_history
+from solo.history.reader import History, Run, Totals, find_histories, find_history
 from solo.identity import read_origin, read_stat
 from solo.journal import WORDS_LIMIT
 from solo.journal_files import STARTED
@@ -42,7 +44,7 @@ from solo.record import quote_words
 from solo.text.describe import format_duration, format_usual
 from solo.text.tables import format_json, format_time, print_rows
 from solo.text.width import print_clean
-from solo.tickets import HOLD, ORPHANED
+from solo.tickets import HOLD, ORPHANED, is_ticket
 
 COLUMNS = "NAME STATE LAST AGO OUTCOME USUAL SKIPPED COMMAND".split()
 STYLES = {
@@ -57,14 +59,15 @@ DAY, THIS_WEEK = 86400.0, 6 * 86400.0
 
 
 class Job(NamedTuple):
-    """A name with its Health. `living` has the state of each hold, by its pids, `success` is when
-    the last success ended, 0 without one.
+    """A name with its Health. `living` has the state of each hold, by its pids, `unended` the runs
+    of which nobody will record the end.
     """
 
     name: str
     health: Health
     living: dict[tuple[int, int], Any]
-    success: float
+    history: History
+    unended: list[Run]
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
@@ -107,61 +110,82 @@ def read_clock() -> Clock:
 def find_jobs(
     options: dict[str, Any], names: list[str], clock: Clock
 ) -> tuple[list[Job], list[tuple[str, SoloError]], int]:
-    """Return (the Job of each name with a journal or a hold, bad states first; the names that
-    cannot be read, and why; the number of names left out, which solo made from commands).
+    """Return ([the Job of each name with a journal or a hold], bad states first; [(name, why it
+    cannot be read)]; the number of names left out, which solo made from commands).
     """
-    origin, passing = read_origin(), 0
     jobs: list[Job] = []
     refused: list[tuple[str, SoloError]] = []
-    for name, history in find_known(options.get("dir"), names):
-        try:
-            if isinstance(history, SoloError):
-                raise history
-            job = examine(name, history, options, origin, clock)
-        except SoloError as error:
-            refused.append((name, error))
-            continue
-        if name not in names and is_passing(job, clock):
+    passing = 0
+    for name, job in examine_all(options, names, clock):
+        if isinstance(job, SoloError):
+            refused.append((name, job))
+        elif name not in names and is_passing(job, clock):
             passing += 1
-        elif history.events or job.living:
+        elif job.history.events or job.living:
             jobs.append(job)
     jobs.sort(key=lambda job: STATES.index(job.health.state))
     return jobs, refused, passing
 
 
-def find_known(
-    directory: str | None, names: list[str]
-) -> Iterator[tuple[str, History | SoloError]]:
-    """Yield (name, History or why it is refused) of each name with a journal, then of the others
+def examine_all(
+    options: dict[str, Any], names: list[str], clock: Clock
+) -> Iterator[tuple[str, Job | SoloError]]:
+    """Yield (name, its Job or why it is refused) of each name with a journal, then of the others
     with a hold.
     """
-    seen = set()
-    for name, history in find_histories(directory, names):
-        if isinstance(history, SoloError) or history.events:
-            seen.add(name)
-            yield name, history
+    origin, used = read_origin(), find_used(options.get("dir"), names)
+    for name, history in chain(
+        find_histories(options.get("dir"), names),
+        ((name, History([], Totals())) for name, is_held in list(used.items()) if is_held),
+    ):
+        try:
+            if isinstance(history, SoloError):
+                raise history
+            if history.events or used.get(name):
+                yield name, examine(name, history, options, origin, clock, name in used)
+        except SoloError as error:
+            yield name, error
+        used[name] = False
+
+
+def find_used(directory: str | None, names: list[str]) -> dict[str, bool]:
+    """Return {name: whether it has a hold} of each name with a ticket, or whose directory is
+    refused.
+    """
     place = open_existing(directory)
     if place is None:
-        return
+        return {}
     try:
-        for name, _, files in find_files(place, names):
-            if name not in seen and any(file.startswith(HOLD) for file in files):
-                yield name, History([], Totals())
+        return {
+            name: any(file.startswith(HOLD) for file in files)
+            for name, inner, files in find_files(place, names)
+            if isinstance(inner, SoloError) or any(map(is_ticket, files))
+        }
     finally:
         close(place.fd)
 
 
-def examine(name: str, history: History, options: dict[str, Any], origin: Any, clock: Clock) -> Job:
-    """Return the Job of a name. Raises SoloError if its queue or journal is refused."""
-    holds = visit_queue(
-        name, {**options, "via": FILE}, lambda queue: find_holds(name, queue), origin
-    )
-    health = judge(history.list_runs(), [*holds], clock, history.days)
-    if LOST in health.states:  # or it has ended since we read the journal
-        history = find_history(options.get("dir"), name)
-        health = judge(history.list_runs(), [*holds], clock, history.days)
+def examine(
+    name: str,
+    history: History,
+    options: dict[str, Any],
+    origin: Any,
+    clock: Clock,
+    is_used: bool = True,
+) -> Job:
+    """Return the Job of a name, which `is_used` if it had a ticket. Raises SoloError if its queue
+    or journal is refused.
+    """
+    runs, holds = history.list_runs(), dict[Held, Any]()
+    if is_used or find_unended(runs, set()):
+        options = {**options, "via": FILE}
+        holds = visit_queue(name, options, lambda queue: find_holds(name, queue), origin)
     living = {hold.pids: state for hold, state in holds.items()}
-    return Job(name, health, living, history.totals.last_success)
+    if find_unended(runs, living):  # or they have ended since we read the journal
+        history = find_history(options.get("dir"), name)
+        runs = history.list_runs()
+    health = judge(runs, [*holds], clock, history.days)
+    return Job(name, health, living, history, find_unended(runs, living))
 
 
 def find_holds(name: str, queue: Any) -> dict[Held, Any]:

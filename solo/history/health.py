@@ -40,7 +40,7 @@ its holds only skip others.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from operator import sub
 from time import localtime, mktime
 from typing import NamedTuple
@@ -206,7 +206,20 @@ def find_last(whole: Line, living: "set[tuple[int, int]]") -> "Run | None":
     return max(ended, key=lambda run: run.start or run.time, default=None)
 
 
-def is_living(run: Run, living: "set[tuple[int, int]]") -> bool:
+def find_unended(
+    runs: "list[Run]", living: "Container[tuple[int, int]]"
+) -> "list[Run]":
+    """Return the runs that do not go on, and whose end nobody recorded: their launcher was
+    killed.
+    """
+    return [
+        run
+        for run in runs
+        if run.event == STARTED and not run.is_kept and not is_living(run, living)
+    ]
+
+
+def is_living(run: Run, living: "Container[tuple[int, int]]") -> bool:
     return run.event == STARTED and (run.launcher, run.child) in living
 
 

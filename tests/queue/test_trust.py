@@ -561,7 +561,7 @@ SAFE = {
         history/health:is_living commands/hold:Keeping.guard commands/list:show_slot process/boot:is_alive_after_boot process/owners:needs_release
         record:parse_record tickets:FileQueue.has_ended tickets:FileQueue.take_over tickets:follow_pair
         commands/history:find_states commands/history:list_rows commands/history:make_row commands/hold:run
-        commands/metrics:count_killed commands/release:KeptHold.__init__
+        commands/release:KeptHold.__init__
         commands/remote:ask_to_end commands/stop:find_targets contention/deadlock:describe_circle
         contention/deadlock:is_kept_by contention/deadlock:list_holds_beside contention/evict:Eviction.act
         contention/evict:refuse contention/policies:Replace.meet contention/policies:ReplaceAfter.find_time_left

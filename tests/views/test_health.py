@@ -439,14 +439,21 @@ def live_a_month(seed):
     return lived
 
 
-def judge_month(written, spans):
-    """Yield (when, Health), as a view would say it, just before starts and ends: a job is then as
-    bad as it gets.
-    """
-    runs = written.read()
+def choose_moments(runs, spans):
+    """Return times just before starts and ends: a job is then as bad as it gets."""
     moments = {run.time - 1 for run in runs[:: 1 + len(runs) // 60]}
     moments |= {end - 1 for start, end, _ in spans if end - start > 300}
-    moments |= {BEGIN + day * DAY + hours * HOUR for day in range(DAYS) for hours in (0.15, 12)}
+    return moments | {
+        BEGIN + day * DAY + hours * HOUR for day in range(DAYS) for hours in (0.15, 12)
+    }
+
+
+def judge_month(written, spans, moments=()):
+    """Yield (when, Health, the runs until then), as a view would say it, while the machine is
+    on.
+    """
+    runs = written.read()
+    moments = moments or choose_moments(runs, spans)
     off, on = [BEGIN + day * DAY for day in OFF]
     for now in sorted(moment for moment in moments if not off <= moment < on):
         known = []
@@ -458,7 +465,7 @@ def judge_month(written, spans):
             run for run in known if run.event == b"started" and now < ends[round(run.start, 3)]
         ]
         held = [Held(run.start, run.words, (run.launcher, run.child)) for run in going]
-        yield now, judge(known, held, Clock(now, on if now >= on else 0.0))
+        yield now, judge(known, held, Clock(now, on if now >= on else 0.0)), known
 
 
 def begin_again(run):
@@ -491,7 +498,7 @@ def test_month_of_ten_jobs(berlin):
     """
     said, false = {}, set()
     for name, (written, spans) in sorted(live_a_month(1).items()):
-        for now, found in judge_month(written, spans):
+        for now, found, _ in judge_month(written, spans):
             day = (now - BEGIN) / DAY
             for state in set(found.states) & set(BAD):
                 since = BROKEN_JOBS.get((name, state), (DAYS,))[0]

@@ -12,13 +12,20 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import test_health
 import yaml
 from conftest import ROOT, copy_libraries, finish, until
 from pages import read_cron_lines, read_example
 from prometheus_client import parser
 from servers import Server, is_answered, serve
+from test_health import BEGIN, BROKEN_JOBS, DAYS, FOLLOWING, judge_month, live_a_month
+from written import HOUR
 
+from solo.commands.check import judge as judge_job
 from solo.commands.metrics import FAMILIES, SUFFIXES
+from solo.commands.states import Job
+from solo.history import reader
+from solo.history.health import Clock
 from solo.text.users import find_user
 
 RULES = ROOT / "packaging/prometheus/solo.rules.yml"
@@ -207,7 +214,111 @@ def test_every_limit_of_an_alert_has_a_test(tmp_path):
             if promtool("test", "rules", tmp_path / TESTS.name).returncode == 0:
                 survivors.append((limit, other, text[:at].count("\n") + 1))
 
-    assert (len(limits), survivors) == (10, [])
+    assert (len(limits), survivors) == (1, [])
+
+
+# --- a month--------------------------------------------------------------------------------------
+
+berlin = test_health.berlin
+HOURS = 24 * DAYS
+ALERTS = {
+    "failing": "SoloFailing",
+    "lost": "SoloFailing",
+    "late": "SoloLate",
+    "long": "SoloHeldTooLong",
+    "starving": "SoloSkipped",
+    "outgrown": "SoloSkipped",
+}
+FIRED = re.compile(r"alertname: (\w+), time: (\w+),.*?got:\[(.*?)\n\s*\]", re.DOTALL)
+
+
+def see_month(seed):
+    """Return ({name: [its states at each hour]}, {name: [the status of `solo check`]}) of a month
+    of ten jobs; None while the machine is off.
+    """
+    states, statuses = {}, {}
+    for name, (written, spans) in sorted(live_a_month(seed).items()):
+        hours = [BEGIN + hour * HOUR for hour in range(HOURS)]
+        states[name], statuses[name] = [None] * HOURS, [None] * HOURS
+        for now, found, runs in judge_month(written, spans, hours):
+            at = round((now - BEGIN) / HOUR)
+            totals = reader.add_up(None, runs)
+            job = Job(name, found, {}, reader.History(runs, totals), [])
+            states[name][at] = found.states
+            statuses[name][at] = judge_job(job, Clock(now), (None, None), False).status
+    return states, statuses
+
+
+def fire(tmp_path, states):
+    """Return {(alert, name): [the hours at which it fires]}, by promtool."""
+    shutil.copy(RULES, tmp_path)
+    series = [
+        {
+            "series": f'solo_job_state{{name="{name}", state="{state}"}}',
+            "values": " ".join("_" if true is None else str(int(state in true)) for true in mine),
+        }
+        for name, mine in states.items()
+        for state in ALERTS
+    ]
+    wanted = [
+        {"eval_time": f"{hour}h", "alertname": alert, "exp_alerts": []}
+        for hour in range(HOURS)
+        for alert in sorted({*ALERTS.values()})
+    ]
+    test = {"interval": "1h", "input_series": series, "alert_rule_test": wanted}
+    path = tmp_path / TESTS.name
+    path.write_text(
+        yaml.safe_dump({"rule_files": [RULES.name], "evaluation_interval": "1h", "tests": [test]})
+    )
+    output = promtool("test", "rules", path)
+    found = {}
+    for alert, time, got in FIRED.findall(output.stdout + output.stderr):
+        hour = find_hours(time)
+        for name in re.findall(r'\bname="(\w+)"', got):
+            found.setdefault((alert, name), []).append(hour)
+    return found
+
+
+def find_hours(text):
+    """Return the hours of `1d2h` or `26h`."""
+    sizes = {"w": 168, "d": 24, "h": 1}
+    return sum(int(number) * sizes[unit] for number, unit in re.findall(r"(\d+)([wdh])", text))
+
+
+@pytest.mark.rare
+def test_month_of_ten_jobs_alerts_as_the_judge_and_check_do(tmp_path, berlin):
+    """Each broken job alerts within its period or a day, the others do not, as on Sundays."""
+    states, statuses = see_month(1)
+    fired, told = fire(tmp_path, states), {}
+    bad = {(ALERTS[state], name): since for (name, state), (since, _) in BROKEN_JOBS.items()}
+    expected = {(ALERTS[state], name) for name, state in FOLLOWING}
+
+    false = {key: hours for key, hours in fired.items() if key not in {*bad, *expected}}
+    for key, since in bad.items():
+        early = [hour for hour in fired[key] if hour < since * 24]
+        false.update({key: early} if early and key not in expected else {})
+        name = key[1]
+        worst = [at for at in range(since * 24, HOURS) if statuses[name][at] not in ("OK", None)]
+        told[key] = (since * 24, min(at for at in fired[key] if at >= since * 24), worst[0])
+    quiet = {
+        name: sum(status not in ("OK", None) for status in mine)
+        for name, mine in statuses.items()
+        if name not in {name for _, name in bad}
+    }
+
+    print(
+        "broken, alert, check at hour:",
+        told,
+        "false alarms at hours:",
+        false,
+        "bad hours of",
+        quiet,
+    )
+    within = {name: period for (name, _), (_, period) in BROKEN_JOBS.items()}
+    for (_, name), (since, alert, status) in told.items():
+        assert alert - since <= max(within[name] * 24, 1) + 1 and status <= alert
+    assert {alert for alert, _ in false} <= {"SoloHeldTooLong"}
+    assert sum(map(len, false.values())) <= 5
 
 
 # --- the dashboard--------------------------------------------------------------------------------

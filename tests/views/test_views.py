@@ -79,6 +79,9 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
     for sample in ("solo_run_seconds_sum", "solo_last_run_seconds", "solo_wait_seconds_sum"):
         mine.pop(sample)
     assert mine == {
+        "solo_job_state failing": 1,
+        "solo_job_state running": 1,
+        "solo_job_state new": 1,
         "solo_held": 1,
         "solo_waiting": 1,
         "solo_runs_total": 3,
@@ -111,6 +114,48 @@ def test_metrics_say_what_is_usual_and_when_a_run_is_overdue(lab):
         0 < mine["solo_usual_seconds"] < PATIENCE
         and mine["solo_overdue_after_seconds"] == LEAST_LONG
     )
+
+
+def test_metrics_judge_jobs_and_what_is_usual_as_list_all_does(lab):
+    for words in (["true"], ["sleep", "0.2"]):
+        for _ in range(FEWEST):
+            lab.run("-n", "job", *words)
+    holder = lab.hold("held")
+    lab.run("true")
+
+    samples = parse_metrics(lab.run("metrics").stdout.decode())
+    rows = json.loads(lab.run("list", "--all", "--json").stdout)
+
+    found = {(row["name"], state) for row in rows for state in row["states"]}
+    assert found == {
+        (name, sample.split()[1]) for sample, name, _ in samples if "_state " in sample
+    }
+    [row] = [row for row in rows if row["name"] == "job"]
+    assert samples["solo_usual_seconds", "job", "file"] == row["usual"] >= 0.2
+    assert any(name.startswith("true-") for _, name, _ in samples)
+    finish(holder)
+
+
+def test_metrics_have_no_command(lab):
+    lab.run("-n", "job", "true", "--password=hunter2")
+    lab.run("true", "--password=hunter2")
+    holder = lab.start("sleep", "99", "--password=hunter2")
+
+    assert b"hunter2" not in lab.run("metrics").stdout
+    holder.kill()
+
+
+def test_metrics_of_two_directories_have_a_socket_once(lab):
+    """One collector refuses two files that have the same series, and counts twice what differs in
+    the directory only.
+    """
+    network = lab.hold(f"job{os.getpid()}", "--via", "socket")
+
+    typed = lab.run("metrics", "--dir", lab.path / "elsewhere")
+    asked = lab.run("metrics", "--dir", lab.path / "elsewhere", "--via", "socket")
+
+    assert b"socket" not in typed.stdout and b'via="socket"' in asked.stdout
+    finish(network)
 
 
 def test_run_killed_with_its_launcher_counts_as_failed(lab):
