@@ -10,6 +10,7 @@ from __future__ import annotations
 import posix
 import re
 from errno import ENOTEMPTY
+from functools import lru_cache
 from itertools import islice
 from time import time
 from typing import Any
@@ -23,6 +24,7 @@ from solo.history import captured
 from solo.history.files import PAST
 from solo.history.names import find_files
 from solo.history.reader import find_history
+from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, list_directory, say
 from solo.obstacles import find_living, list_living
@@ -32,6 +34,7 @@ from solo.tickets import READABLE, UNPUBLISHED, FileQueue, is_published
 LIKE_GENERATED = re.compile(
     r"[^/]*-[0-9a-f]{8}"
 )  # like those of command.make_names; some users choose such names
+find_origin = lru_cache(1)(read_origin)
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
@@ -159,7 +162,9 @@ def clean(name: str, base: Any, options: dict[str, Any]) -> Any:
     """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says
     so, or None.
     """
-    return visit_queue(name, options, lambda queue: queue and clean_queue(name, queue, base))
+    return visit_queue(
+        name, options, lambda queue: queue and clean_queue(name, queue, base), find_origin()
+    )
 
 
 def clean_queue(name: str, queue: FileQueue, base: Any) -> str | None:
@@ -251,4 +256,4 @@ def is_used(name: str, options: dict[str, Any]) -> bool:
     def list_tickets(queue: Any) -> Any:
         return queue and list_living(queue, filter(is_published, queue.list_files()))
 
-    return bool(visit_queue(name, options, list_tickets))
+    return bool(visit_queue(name, options, list_tickets, find_origin()))

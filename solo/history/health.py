@@ -150,7 +150,7 @@ def judge(
     now = clock.now
     whole = Line([run for run in runs if run.event != UNNOTIFIED and not run.is_kept])
     begun = sorted([run for run in runs if run.start is not None], key=lambda run: run.start)
-    lines = group(whole.runs)
+    lines = group(whole)
     living = {hold.pids for hold in held}
     successes = whole.find_successes()
     found: dict[str, Line] = {}
@@ -167,7 +167,7 @@ def judge(
         if is_outgrown(line, causes, now):
             found.setdefault(OUTGROWN, line)
     due = find_due(whole, lines, clock, days)
-    missed = None if due else find_due(whole, lines, Clock(now), days)
+    missed = None if due else find_missed(whole, lines, clock, days)
     if due:
         found[LATE] = due[1]
     for hold in held:
@@ -187,11 +187,13 @@ def judge(
     return Health(states, line, usual, due and due[0], missed and missed[0])
 
 
-def group(runs: "list[Run]") -> "list[Line]":
+def group(whole: Line) -> "list[Line]":
     """Return the command lines of which there are enough starts to judge them."""
     exact: dict[bytes, list[Run]] = {}
-    for run in runs:
+    for run in whole.runs:
         exact.setdefault(run.words, []).append(run)
+    if len(exact) == 1 and len(whole.runs) >= FEWEST:
+        return [whole]
     alike: dict[bytes, list[Run]] = {}
     for words, mine in exact.items():
         alike.setdefault(
@@ -206,9 +208,7 @@ def find_last(whole: Line, living: "set[tuple[int, int]]") -> "Run | None":
     return max(ended, key=lambda run: run.start or run.time, default=None)
 
 
-def find_unended(
-    runs: "list[Run]", living: "Container[tuple[int, int]]"
-) -> "list[Run]":
+def find_unended(runs: "list[Run]", living: "Container[tuple[int, int]]") -> "list[Run]":
     """Return the runs that do not go on, and whose end nobody recorded: their launcher was
     killed.
     """
@@ -296,12 +296,21 @@ def find_due(
     for run, time in zip(whole.runs, whole.times):
         begun.setdefault(run.words.translate(None, DIGITS), time)
     newest = max(begun.values(), default=0.0)
-    for line in [*lines, whole]:
+    for line in dict.fromkeys([*lines, whole]):
         is_changed = newest > line.times[-1] if line.times else True
         due = None if is_changed else find_late(line.times, clock, days if line is whole else ())
         if due is not None:
             return due, line
     return None
+
+
+def find_missed(
+    whole: Line, lines: "list[Line]", clock: Clock, days: "Sequence[Day]"
+) -> "tuple[float, Line] | None":
+    """Return what find_due would, had the machine always been up."""
+    came = [line.times[-1] for line in [*lines, whole] if line.times]
+    was_up = clock.up_since <= min(came, default=clock.now)
+    return None if was_up else find_due(whole, lines, Clock(clock.now), days)
 
 
 def find_late(times: "list[float]", clock: Clock, days: "Sequence[Day]" = ()) -> "float | None":

@@ -11,6 +11,7 @@ only.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from fcntl import LOCK_EX
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ TAIL = 1 << 10  # bytes; a line of totals is shorter
 TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
 CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
 MOST_DIGITS = 19
+CACHED = 1 << 12  # pairs, and commands: most lines of a journal share most of theirs
 
 
 def parse_int(text: bytes) -> int:
@@ -56,9 +58,16 @@ def parse_text(text: bytes) -> str:
     return decode(unquote(text))
 
 
+def parse_mode(text: bytes) -> str:
+    mode = text.decode()
+    if mode not in MODES:
+        raise ValueError
+    return mode
+
+
 # The fields of each event, and those that it may lack. `user` is at an engine, as another host may
 # have other uids.
-REQUIRED: Readers = {"host": parse_text, "mode": bytes.decode}
+REQUIRED: Readers = {"host": parse_text, "mode": parse_mode}
 REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_count))
 OPTIONAL: Readers = {
     **dict.fromkeys(("start", "waited", "ran"), parse_time),
@@ -67,12 +76,21 @@ OPTIONAL: Readers = {
     **dict.fromkeys(("why", "user"), parse_text),
     "note": parse_note,
 }
-# The events, and which of OPTIONAL each cannot lack.
+READERS = {key.encode(): (key, read) for key, read in {**REQUIRED, **OPTIONAL}.items()}
+READERS.update(
+    {
+        b"timed-out": ("is_timed_out", b"1".__eq__),
+        b"lost": ("is_lost", b"1".__eq__),
+        b"kept": ("is_kept", lambda value: True),
+        b"generated": ("is_generated", lambda value: True),
+    }
+)
+# The events, and which fields each cannot lack.
 NEEDED = {
-    STARTED: ("start", "child", "token"),
-    ENDED: ("start", "child", "token", "ran", "code"),
-    **dict.fromkeys((SKIPPED, REFUSED), ("code",)),
-    UNNOTIFIED: ("why",),
+    STARTED: REQUIRED.keys() | {"start", "child", "token"},
+    ENDED: REQUIRED.keys() | {"start", "child", "token", "ran", "code"},
+    **dict.fromkeys((SKIPPED, REFUSED), REQUIRED.keys() | {"code"}),
+    UNNOTIFIED: REQUIRED.keys() | {"why"},
 }
 LATER_COUNTS = (
     "lost",
@@ -105,6 +123,8 @@ class Run(SimpleNamespace):
     `command`, quoted.
     """
 
+    is_timed_out = is_lost = is_kept = is_generated = False
+
     @property
     def is_failure(self) -> bool:
         """Whether the command failed or could not start. A skip is not a failure."""
@@ -124,6 +144,10 @@ class Run(SimpleNamespace):
         return self.event == ENDED and not self.is_failure and not self.is_kept
 
 
+for attribute in OPTIONAL:
+    setattr(Run, attribute, None)
+
+
 class Totals(SimpleNamespace):
     """Counts since the journal was begun: those of TOTALS_FIELDS, 0 by default.
 
@@ -141,21 +165,23 @@ class Totals(SimpleNamespace):
         """Count one event. A kept hold is no run: no command started."""
         if run.is_kept and run.event in (STARTED, ENDED):
             return
-        self.runs += run.event == STARTED
+        if run.event == STARTED:
+            self.runs += 1
+            if run.waited is not None:
+                self.waits += 1
+                self.waited_ms += round(run.waited * 1000)
+            return
         self.skips += run.event == SKIPPED
-        self.failures += run.is_failure
-        self.lost += run.is_lost
-        if run.is_success:
-            self.last_success = max(self.last_success, run.time)
         if run.is_failure:
+            self.failures += 1
+            self.lost += run.is_lost
             self.last_failure = max(self.last_failure, run.time)
-        if run.event == STARTED and run.waited is not None:
-            self.waits += 1
-            self.waited_ms += round(run.waited * 1000)
         if run.event == ENDED:
             self.ends += 1
             self.last_ran_ms = round(run.ran * 1000)
             self.ran_ms += self.last_ran_ms
+            if run.is_success:
+                self.last_success = max(self.last_success, run.time)
 
 
 class Day(SimpleNamespace):
@@ -304,24 +330,34 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
     details, mark, command = rest.partition(b" command=")
     if not mark:
         raise ValueError
-    pairs = [pair.split(b"=", 1) for pair in details.split(b" ")]
-    fields = {decode(key): value for key, value in pairs}
-    run = Run(
-        event=event,
-        time=parse_time(when),
-        names=[parse_text(value) for key, value in pairs if key == b"name"] or [name],
-        words=command,
-        command=[unquote(word) for word in command.split(b" ")],
-        is_timed_out=fields.get("timed-out") == b"1",
-        is_lost=fields.get("lost") == b"1",
-        is_kept="kept" in fields,
-        is_generated="generated" in fields,
-        **{key: read(fields[key]) for key, read in REQUIRED.items()},
-        **{key: read(fields[key]) if key in fields else None for key, read in OPTIONAL.items()},
-    )
-    if run.mode not in MODES or None in [getattr(run, key) for key in NEEDED[event]]:
+    pairs = details.split(b" ")
+    fields: dict[str, Any] = dict(map(parse_pair, pairs))
+    fields.pop("", None)
+    if not NEEDED[event] <= fields.keys():
         raise ValueError
-    return run
+    names = [name]
+    if b" name=" in details:
+        names = [parse_text(pair[5:]) for pair in pairs if pair.startswith(b"name=")]
+    words, typed = parse_command(command)
+    return Run(
+        event=event, time=parse_time(when), names=names, words=words, command=typed, **fields
+    )
+
+
+@lru_cache(CACHED)
+def parse_pair(pair: bytes) -> "tuple[str, Any]":
+    """Return (the attribute of a Run, its value), or "" as the first for a field of a later
+    version.
+    """
+    key, value = pair.split(b"=", 1)
+    attribute, read = READERS.get(key, ("", bytes))
+    return attribute, read(value)
+
+
+@lru_cache(CACHED)
+def parse_command(words: bytes) -> "tuple[bytes, list[bytes]]":
+    """Return (the quoted words, the words), the same objects for the same words."""
+    return words, [unquote(word) for word in words.split(b" ")]
 
 
 def parse_totals(rest: bytes) -> Totals:
