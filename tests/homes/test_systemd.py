@@ -275,6 +275,23 @@ def test_second_timer_of_a_job_skips_with_success(guest):
     assert len(guest.read("sync")) == 1
 
 
+def test_exec_condition_runs_the_unit_only_after_a_success_of_another_job(guest, unit):
+    words = ["ExecCondition=/usr/local/bin/solo check backup --within 1h", "/bin/echo", "ran"]
+
+    def start(number):
+        return guest.run_unit(f"{unit}-{number}", *words)[1]
+
+    unknown = start(1)
+    guest.do("solo", "-n", "backup", "true")
+    well = start(2)
+    guest.run("solo", "-n", "backup", "false")
+    failing = start(3)
+
+    assert "ran" in well and well[0].startswith("SOLO OK: backup: success ")
+    assert "ran" not in unknown + failing
+    assert unknown[0].startswith("SOLO UNKNOWN: ") and failing[0].startswith("SOLO CRITICAL: ")
+
+
 def test_exec_condition_skips_the_unit_while_a_name_is_held(guest):
     serve(guest, "nightly")
     guest.do("systemctl", "start", "gated")

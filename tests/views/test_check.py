@@ -234,3 +234,21 @@ def test_job_made_from_changing_words_is_critical_for_a_day(lab):
     assert check(lab)[1].startswith("SOLO CRITICAL: x-0.5: failing: ")
     assert check(lab)[2].startswith("ok=0;;;0 warning=0;;;0 critical=1;")
     assert check(lab, "x-4")[0] == 2
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize(
+    "line, most", [("check", 36), ("list --all", 36), ("metrics --via file", 48)]
+)
+def test_each_name_costs_the_same_few_system_calls(lab, line, most):
+    """An idle one costs no look at its queue: a second one would be seen here."""
+    counts = []
+    for names in (range(10), range(10, 30)):
+        for number in names:
+            save(lab, f"job{number}", 2 * DAY, DAY)
+            (lab.directory / f"job{number}").mkdir(mode=0o700)
+        log = lab.path / "calls"
+        lab.run(*line.split(), prefix=["strace", "-qq", "-o", log])
+        counts.append(len(log.read_text().splitlines()))
+
+    assert 0 < counts[1] - counts[0] <= 20 * most
