@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     MakeQueue = Callable[[Directory | None, str, Origin], Queue]
     FindPlace = Callable[[str | None, bool], Directory | None]
     Result = TypeVar("Result")
-ATTEMPTS = 20
+NAME_ATTEMPTS = 20
 OF_SOME_RUNS = (
     b"SOLO_SLOT",
     b"SOLO_TTL",
@@ -123,7 +123,7 @@ def acquire_name(
     """Acquire one name by the Attempt that `make` returns. If `solo clean` removes its directory,
     make another one.
     """
-    policy, left = None, ATTEMPTS
+    policy, left = None, NAME_ATTEMPTS
     if (
         rules.max_waiting is not None
         or rules.latest

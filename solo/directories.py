@@ -9,8 +9,20 @@ from time import time
 
 from solo import kernel
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import DIRECTORY, EPERM, SAFELY, close, create, encode, find_home, say_promptly
-from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
+from solo.kernel import (
+    DIRECTORY,
+    EPERM,
+    HOME_PLACE,
+    OVERFLOW,
+    ROOT_PLACE,
+    SAFELY,
+    USERS_PLACE,
+    close,
+    create,
+    encode,
+    find_home,
+    say_promptly,
+)
 
 PRIVATE = 0o700
 SETGID, STICKY, GROUP_WRITE, OTHER_WRITE = 0o2000, 0o1000, 0o020, 0o002

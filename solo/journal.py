@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from solo.launcher import Run
     from solo.tickets import Ticket
 
-WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason in one line
+FIELD_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason in one line
 
 
 class Observer:
@@ -135,14 +135,17 @@ class Journal(Observer):
         host, mode = quote(encode(record.origin.host)), encode(claim.mode)
         owner = b"uid=%d host=%b launcher=%d" % (record.uid, host, record.outermost[0])
         common = b"%b mode=%b slots=%d take=%d" % (owner, mode, claim.slots, claim.take)
-        common += b" kept=1" * bool(record.keep) + b" generated=1" * record.is_generated
+        if record.keep:
+            common += b" kept=1"
+        if record.is_generated:
+            common += b" generated=1"
         if len(record.shown_names) > 1:  # the journal of each name has them all, up to a limit
-            names = quote_words(map(encode, record.shown_names), WORDS_LIMIT).split(b" ")
+            names = quote_words(map(encode, record.shown_names), FIELD_LIMIT).split(b" ")
             common += b"".join([b" name=" + name for name in names])
         common += details
         if record.note:
             common += b" note=" + quote(record.note.encode())
-        command = quote_words(record.command, WORDS_LIMIT)
+        command = quote_words(record.command, FIELD_LIMIT)
         failed, now = None, self.clock()
         for name in record.shown_names:
             line = b"%b %.3f %b%b command=%b\n" % (
@@ -175,9 +178,9 @@ def format_token(hold: "Ticket") -> bytes:
 
 def format_reason(text: str) -> bytes:
     try:
-        return quote(encode(text[:WORDS_LIMIT]))
+        return quote(encode(text[:FIELD_LIMIT]))
     except UnicodeEncodeError:  # the locale has no ellipsis
-        return quote(text[:WORDS_LIMIT].encode("ascii", "backslashreplace"))
+        return quote(text[:FIELD_LIMIT].encode("ascii", "backslashreplace"))
 
 
 def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:

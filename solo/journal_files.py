@@ -10,8 +10,7 @@ import posix
 
 from solo import directories
 from solo.directories import PRIVATE, STICKY, Directory, open_base
-from solo.kernel import close
-from solo.options import ROOT_PLACE
+from solo.kernel import ROOT_PLACE, close
 
 DURABLE_PLACE = "/var/lib/solo"
 FOLDER = ".journals"  # no name starts with a dot
@@ -31,7 +30,7 @@ def find_journals(directory: "str | None", *names: str) -> "tuple[str, list[str]
         [part for name in names for part in directories.split_name(name)],
     )
     is_roots = not posix.geteuid() and (
-        path == ROOT_PLACE or directory and is_same(path, ROOT_PLACE)
+        path == ROOT_PLACE or (directory and is_same(path, ROOT_PLACE))
     )
     return (DURABLE_PLACE, parts, False) if is_roots else (path, [FOLDER, *parts], bool(directory))
 

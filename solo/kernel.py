@@ -24,6 +24,12 @@ FOREVER, NO_WAIT = (
 )  # deadlines on the monotonic clock; the second has passed
 CLOSED = -1  # the descriptor of what is not open
 
+ROOT_PLACE = "/run/solo"  # where the names of root live
+HOME_PLACE = "/.local/state/solo"  # where those of others live, in their home directories
+# only root can make a user's place in it; /run would lose it at each boot
+USERS_PLACE = "/var/lib/solo-users"
+OVERFLOW = 65534  # the owner of root's files in a user namespace that lacks root
+
 # O_NONBLOCK: a FIFO in place of a file must not block us.
 SAFELY = posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY
 DIRECTORY = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC

@@ -7,12 +7,12 @@ import posix
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER
-from solo.record import NOTE_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NOTE_LIMIT = 200  # characters
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 

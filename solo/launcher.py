@@ -138,7 +138,12 @@ class Run:
             from solo.process.limits import Termination
 
             self.termination = Termination(plan)
-        if plan.no_orphan or plan.locks_files and not plan.tree or plan.is_socket or plan.is_remote:
+        if (
+            plan.no_orphan
+            or (plan.locks_files and not plan.tree)
+            or plan.is_socket
+            or plan.is_remote
+        ):
             from solo.process.prctl import make_die_with
 
             starter.die_with = make_die_with()

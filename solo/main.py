@@ -103,7 +103,7 @@ def run_subcommand(
 def refuse(error: SoloError, typed: "Typed", observers: "list[Observer]", is_reported: bool) -> int:
     """Report why nothing ran, on stderr unless an observer does. Return the exit status."""
     status = find_status(error, typed)
-    is_silent = "quiet" in typed or isinstance(error, RanAlready) and "verbose" not in typed
+    is_silent = "quiet" in typed or (isinstance(error, RanAlready) and "verbose" not in typed)
     if not is_reported and (error.is_loud or not is_silent):
         say(str(error))
     for observer in observers:

@@ -13,12 +13,6 @@ GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
     "Output",
 )
 
-ROOT_PLACE = "/run/solo"  # where the names of root live
-HOME_PLACE = "/.local/state/solo"  # where those of others live, in their home directories
-# only root can make a user's place in it; /run would lose it at each boot
-USERS_PLACE = "/var/lib/solo-users"
-OVERFLOW = 65534  # the owner of root's files in a user namespace that lacks root
-
 
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.

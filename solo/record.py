@@ -8,6 +8,7 @@ form is damaged, and read as None.
 
 from solo.identity import Origin, Process
 from solo.kernel import decode, encode, escape
+from solo.kinds import NOTE_LIMIT
 from solo.modes import MODES, SLOTS, Claim
 
 TYPE_CHECKING = False
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 MAGIC = b"solo 1"
 END = b"end\n"
 RESERVED = 48  # bytes: `child`, a pid, a start time of 20 digits, `end`
-NOTE_LIMIT = 200  # characters
 WORDS_LIMIT = 256 * 1024  # bytes of quoted words; more are cut, with an ellipsis
-SIZE_LIMIT = 3 * WORDS_LIMIT
+RECORD_LIMIT = 3 * WORDS_LIMIT
 LATEST = 1 << 37  # seconds since the epoch: about the year 6300; every library can format it
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()

@@ -116,9 +116,8 @@ def read_parents_ignored() -> int:
         program = find_program(parent, status)
         # A Python program ignores both, and resets them in its children; but solo's launcher has
         # what it inherited.
-        return (
-            pipe | size if program in HAND_ON or program == b"python" and not (pipe and size) else 0
-        )
+        is_launcher = program == b"python" and not (pipe and size)
+        return pipe | size if is_launcher or program in HAND_ON else 0
     except (OSError, ValueError, IndexError):
         # Hidden by ProtectProc=: IgnoreSIGPIPE=yes is the default of a service manager.
         return 1 << SIGPIPE - 1 if parent == 1 and b"INVOCATION_ID" in posix.environ else 0

@@ -32,7 +32,7 @@ UNSTARTED = (
     NotFound.status,
 )  # of a child that failed before exec
 FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat
-PAUSE = 0.1  # seconds
+REAP_PAUSE = 0.1  # seconds
 # Seconds between the command's stop and the launcher's own. A SIGCONT that follows the stop within
 # this time is seen first; one that arrives during kill(2) would be lost.
 STOP_DELAY = 0.02
@@ -137,7 +137,7 @@ def wait(child: Child) -> int:
             )
         except OSError:
             # The command or its tree still runs: keep the name whatever failed.
-            sleep(PAUSE)
+            sleep(REAP_PAUSE)
             reap(child)
             continue
         try:
@@ -227,7 +227,7 @@ def stop_too(child: Child) -> None:
         return
     signal, child.stopped_by, child.got_stop, child.was_stopped = child.stopped_by, 0, False, True
     is_continued = send_stop(signal)
-    if is_continued or signal != SIGSTOP and child.status is None and not is_stopped(child.pid):
+    if is_continued or (signal != SIGSTOP and child.status is None and not is_stopped(child.pid)):
         # A SIGCONT came meanwhile, and the stop signal above may have discarded it: take the stop
         # back.
         child.was_stopped = False
@@ -279,7 +279,7 @@ def must_forward(info: "struct_siginfo", child: Child) -> bool:
     if info.si_code > 0:
         # A hang-up reaches only the session leader; a timer is an alarm(2) set before solo was
         # executed.
-        return signal in KERNEL_TIMERS or signal in HANG_UP and posix.getsid(0) == posix.getpid()
+        return signal in KERNEL_TIMERS or (signal in HANG_UP and posix.getsid(0) == posix.getpid())
     if signal == SIGCONT and child.was_stopped:
         child.was_stopped = False
         return is_stopped(child.pid)

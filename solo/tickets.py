@@ -21,7 +21,7 @@ from solo.kernel import (
     write_whole,
 )
 from solo.modes import COMPATIBLE, SLOTS, Claim
-from solo.record import SIZE_LIMIT, Record, format_record, format_start, parse_record
+from solo.record import RECORD_LIMIT, Record, format_record, format_start, parse_record
 
 TYPE_CHECKING = False
 
@@ -116,11 +116,11 @@ class FileTicket(Ticket):
                 if not kernel.is_regular(stat.st_mode):
                     return None
                 data = posix.pread(
-                    self.fd, min(stat.st_size, SIZE_LIMIT) + 1, 0
+                    self.fd, min(stat.st_size, RECORD_LIMIT) + 1, 0
                 )  # not more: it fills a buffer
             except OSError as error:
                 raise self.queue.fail(self.file, error.strerror) from None
-            if len(data) <= SIZE_LIMIT:
+            if len(data) <= RECORD_LIMIT:
                 self.record = parse_record(data)
                 if self.record is not None:
                     follow_boot(self.record.origin, self.queue.origin, stat.st_ctime)
@@ -153,7 +153,7 @@ class FileTicket(Ticket):
         before the lock.
         """
         is_removed = not posix.fstat(self.fd).st_nlink
-        return is_removed or self.state is not ORPHANED and try_lock(self.fd, LOCK_SH)
+        return is_removed or (self.state is not ORPHANED and try_lock(self.fd, LOCK_SH))
 
     def open_watches(self) -> "tuple[list[int], bool]":
         """Return new descriptors, for `watch_ticket` to report its end. Raises ProcessLookupError

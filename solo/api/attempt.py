@@ -183,7 +183,7 @@ class LockAttempt:
         return [
             ticket
             for hold in list(all_holds)
-            if id(hold._owner()) in owners or not self.is_async and hold._thread() is self.thread
+            if id(hold._owner()) in owners or (not self.is_async and hold._thread() is self.thread)
             for ticket in hold._tickets
         ]
 
@@ -216,12 +216,12 @@ class LockAttempt:
         lock = self.lock
         if self.deadline != FOREVER or not (lock.flock or lock.fcntl):
             return
-        from solo.contention.flocks import KINDS
+        from solo.contention.flocks import FILE_LOCKS
 
         own = {
             (type(ticket), identify_file(ticket.fd)): ticket for ticket in self.find_own_tickets()
         }
-        for kind in KINDS:
+        for kind in FILE_LOCKS:
             for path in filter(os.path.exists, getattr(lock, kind.option)):
                 stat = os.stat(path)
                 found = own.get((kind, (stat.st_dev, stat.st_ino)))

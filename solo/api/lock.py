@@ -218,7 +218,7 @@ class Lock:
         """
         deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
         is_held = hold is not None and hold.locked
-        if owner is not find_owner() and (owner in self._asking or is_held and hold is not held):
+        if owner is not find_owner() and (owner in self._asking or (is_held and hold is not held)):
             owner = find_owner()
         again = self._enter_again(owner, [])
         if again is not None:

@@ -109,7 +109,7 @@ def run(
     if message is None:
         raise errors.SoloError(f"solo ended with status {code} before the command was started")
     kind, where, text = message
-    if kind == OUTCOMES[errors.TIMED_OUT] or kind == STARTED and output.is_cut:
+    if kind == OUTCOMES[errors.TIMED_OUT] or (kind == STARTED and output.is_cut):
         raise subprocess.TimeoutExpired(list(argv), timeout or 0, output.stdout, output.stderr)
     if kind != STARTED:
         if kind == OUTCOMES[errors.LEASE_LOST]:
@@ -164,7 +164,7 @@ def make_words(option: Option, keywords: Keywords) -> list[AnyPath]:
 def format_value(option: Option, value: Any) -> AnyPath:
     if option.kind is kinds.NAME:
         return check_name(value)
-    if option.kind is kinds.DURATION or option.kind is kinds.LIMIT and isinstance(value, float):
+    if option.kind is kinds.DURATION or (option.kind is kinds.LIMIT and isinstance(value, float)):
         seconds = check_wait(value)
         return "forever" if seconds == FOREVER else f"{seconds or 0:.9f}"  # not -0
     if isinstance(value, bool):

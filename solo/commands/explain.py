@@ -13,7 +13,7 @@ from solo import directories
 from solo.acquire import acquire_further
 from solo.commands.doctor.checks import find_existing, write_file
 from solo.commands.lookup import look_at_names
-from solo.contention.flocks import KINDS, choose_lock, fail, lock_files
+from solo.contention.flocks import FILE_LOCKS, choose_lock, fail, lock_files
 from solo.contention.judge import Waits, refuse_wait
 from solo.contention.progress import format_ordinal
 from solo.directories import Directory, find_base
@@ -133,13 +133,13 @@ def check_parts(base: Directory, parts: list[str]) -> None:
 def look_at_files(plan: Plan, umask: int) -> None:
     """Do as lock_files, but lock and create nothing."""
     lock = choose_lock(plan.claim.mode)
-    for kind, paths in zip(KINDS, (plan.flock, plan.fcntl)):
+    for kind, paths in zip(FILE_LOCKS, (plan.flock, plan.fcntl)):
         for path in [path for path in paths if not os.path.lexists(path)]:
             try:
                 write_file(os.path.dirname(path) or ".")
             except OSError as error:
                 raise fail(path, kind, lock, error) from None
-    for kind, find in zip(KINDS, (find_flock, find_fcntl)):
+    for kind, find in zip(FILE_LOCKS, (find_flock, find_fcntl)):
         kind.call = staticmethod(find)
     plan.flock, plan.fcntl = (
         list(filter(os.path.lexists, paths)) for paths in (plan.flock, plan.fcntl)

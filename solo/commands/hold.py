@@ -344,16 +344,18 @@ def find_process(pid: int) -> "tuple[int, int]":
             else f"/proc/{pid} cannot be read: {error.strerror}{remedy}"
         )
         raise SoloError(f"cannot hold for pid {pid}: {unseen}") from None
-    reasons = {
-        "the process has ended": stat.is_dead(),
-        f"it is a thread of pid {group}": group != pid,
-        "it is solo hold itself": pid == posix.getpid(),
-        "it is another user's process": not is_ours,
+    reason = ""
+    if stat.is_dead():
+        reason = "the process has ended"
+    elif group != pid:
+        reason = f"it is a thread of pid {group}"
+    elif pid == posix.getpid():
+        reason = "it is solo hold itself"
+    elif not is_ours:
+        reason = "it is another user's process"
+    elif ours not in (theirs, identity.FIRST_PID_NAMESPACE):
         # Other contenders would look for it in our namespace.
-        "it is in another pid namespace (run solo hold there)": ours
-        not in (theirs, identity.FIRST_PID_NAMESPACE),
-    }
-    reason = next((reason for reason, applies in reasons.items() if applies), None)
+        reason = "it is in another pid namespace (run solo hold there)"
     if reason:
         raise SoloError(f"cannot hold for pid {pid}: {reason}")
     return pid, stat.start

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MOST_NAMES = 5000  # to compare with an unknown one
+MOST_COMPARED = 5000  # to compare with an unknown one
 
 
 def check_via(where: str) -> None:
@@ -121,7 +121,7 @@ def check_known(name: str, options: dict[str, Any], verb: str) -> None:
         return
     from difflib import get_close_matches
 
-    near = get_close_matches(name, islice(list_known(options.get("dir")), MOST_NAMES), 1)
+    near = get_close_matches(name, islice(list_known(options.get("dir")), MOST_COMPARED), 1)
     remedy = ""
     if near:
         remedy = f" (did you mean {near[0]}?)"

@@ -33,7 +33,7 @@ from solo.history.health import (
 from solo.history.names import ForeignName, find_files
 from solo.history.reader import History, Run, Totals, find_histories, find_history
 from solo.identity import read_origin, read_stat
-from solo.journal import WORDS_LIMIT
+from solo.journal import FIELD_LIMIT
 from solo.journal_files import STARTED
 from solo.kernel import close, decode, encode, read_boot_clock, say
 from solo.modes import INTENTIONS
@@ -200,7 +200,7 @@ def find_holds(name: str, queue: Any) -> dict[Held, Any]:
                 continue  # the last is a hold of a nested name, in whose history the run is
             if record.is_pair and queue.shorten(name) != record.names[0]:
                 continue  # the run is in the history of the first name
-            words = quote_words(record.command, WORDS_LIMIT)
+            words = quote_words(record.command, FIELD_LIMIT)
             held = Held(record.since, words, (record.outermost[0], record.child[0]))
             found[held] = ORPHANED if is_orphaned(hold) else hold.state
     except SoloError:

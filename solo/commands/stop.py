@@ -21,7 +21,7 @@ from solo.text.describe import describe_owner, format_duration
 from solo.text.width import print_clean
 from solo.tickets import HOLD, MOST_OPEN, is_published
 
-LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
+STOP_POLL = 0.05  # seconds, for a launcher to end after its command
 
 
 def run(options: dict[str, Any], names: list[str]) -> int:
@@ -151,7 +151,7 @@ class Stop:
         if targets and len(here) == len(targets):
             wait_any(targets, due)
         else:
-            sleep(LOOK_AGAIN)
+            sleep(STOP_POLL)
         close_all(targets)
 
 

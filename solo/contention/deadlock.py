@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     Ignores = Callable[[Ticket, Record], bool]
 
 CHILDREN_SIZE = 1 << 20  # bytes of a /proc/PID/task/TID/children
-PATIENCE = 1.0  # seconds for a contender that joined after us to find the same circle, and to leave
+# seconds for a contender that joined after us to find the same circle, and to leave
+CIRCLE_PATIENCE = 1.0
 
 
 def refuse_deadlock(waiting: "Ticket", ignores: "Ignores | None") -> None:
@@ -168,7 +169,7 @@ class Look:
         except OSError:
             return
         try:
-            wait_lock(fd, LOCK_SH, monotonic() + PATIENCE)
+            wait_lock(fd, LOCK_SH, monotonic() + CIRCLE_PATIENCE)
         finally:
             close(fd)
 

@@ -104,10 +104,8 @@ def ask_to_end(ticket: "Ticket") -> "float | None":
     """
     record = read_record(ticket)
     process = record.child
-    if (
-        process is None
-        or has_launcher(ticket)
-        and (record.tree is not None or not vouches(ticket, process))
+    if process is None or (
+        has_launcher(ticket) and (record.tree is not None or not vouches(ticket, process))
     ):
         process = record.launcher
     end(

@@ -97,7 +97,7 @@ class FcntlLock(Flock):
 
 
 Kind = type[Flock]
-KINDS: "tuple[Kind, ...]" = Flock, FcntlLock
+FILE_LOCKS: "tuple[Kind, ...]" = Flock, FcntlLock
 
 
 def lock_files(
@@ -117,7 +117,7 @@ def lock_files(
     """
     lock = choose_lock(mode)
     found: dict[tuple[int, int], dict[Kind, str]] = {}
-    for kind, paths in zip(KINDS, (files.flock, files.fcntl)):
+    for kind, paths in zip(FILE_LOCKS, (files.flock, files.fcntl)):
         for path in paths:
             found.setdefault(find_identity(path, umask, kind, lock), {}).setdefault(kind, path)
     for identity, kinds in sorted(found.items(), key=lambda item: item[0]):
@@ -192,7 +192,7 @@ def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
     """Print that another program holds the file by a lock of the other kind, which ours does not
     exclude.
     """
-    other = KINDS[1 - KINDS.index(kind)]
+    other = FILE_LOCKS[1 - FILE_LOCKS.index(kind)]
     try:
         owner = other.find_owner(fd, lock)
     except OSError:

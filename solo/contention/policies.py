@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Rules
     from solo.record import Record
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 0.8  # seconds between two wake signals
+FIRST_PAUSE, LONGEST_WAKE_PAUSE = 0.1, 0.8  # seconds between two wake signals
 
 
 def make_policy(rules: "Rules") -> "Policy":
@@ -108,7 +108,7 @@ class Latest(Policy):
         close_all(waiters)
 
     def act(self, deadline: float) -> float:
-        if not self.has_woken or self.pause > LONGEST_PAUSE:
+        if not self.has_woken or self.pause > LONGEST_WAKE_PAUSE:
             return deadline  # no waiter was signalled, or it cannot leave: stopped, or a program
         pause, self.pause = self.pause, 2 * self.pause
         return min(deadline, monotonic() + pause)
@@ -182,7 +182,7 @@ class Replace(Policy):
         close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_waiters(queue, waiting):
             both_shared = {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
-            if conflicts(record, [ticket]) or wants_the_same(ticket, record) and not both_shared:
+            if conflicts(record, [ticket]) or (wants_the_same(ticket, record) and not both_shared):
                 self.targets.append(ticket)
             else:
                 ticket.close()

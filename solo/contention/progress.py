@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from solo.history.usual import Usual
     from solo.record import Record
 
-TICK = 1.0  # seconds, on a terminal
+REDRAW_PERIOD = 1.0  # seconds, on a terminal
 MINUTE = 60.0
 CLEAR, DIM, PLAIN = b"\r\x1b[2K", b"\x1b[2m", b"\x1b[0m"
 SOME_WIDTH = 80  # cells, if the terminal does not say
@@ -141,7 +141,7 @@ class Watch:
             line = f"{line.rpartition(' ')[0]} {ELLIPSIS}"
         text = line.encode(ENCODING, "replace")
         self.write(CLEAR + (text if posix.environ.get(b"NO_COLOR") else DIM + text + PLAIN) + b"\r")
-        return monotonic() + TICK
+        return monotonic() + REDRAW_PERIOD
 
     def write(self, data: bytes) -> None:
         """Write to the terminal, in one write: a signal may come any time. Do nothing if it is
@@ -202,7 +202,7 @@ def forecast_wait(holds: "list[Ticket]", waiters: "list[Ticket]", wanted: "Claim
             return ""
         words.add(format_usual(usual.median, usual.range))
         (running if ticket.is_hold else ahead).append((left, read_claim(ticket)))
-    each = " each" * (len(running) + len(ahead) > 1)
+    each = " each" if len(running) + len(ahead) > 1 else ""
     usually = f"usually {words.pop()}{each}: " if len(words) == 1 else ""
     return f"{usually}about {format_rough(estimate_wait(running, ahead, wanted))}"
 

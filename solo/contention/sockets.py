@@ -39,7 +39,7 @@ from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, Queue, Ticket, 
 ADDRESS_MAX = 107  # bytes, after the first
 BACKLOG = 4096  # each connection stays in it, as nobody accepts
 NO_CHILD = ".0"
-KINDS = {"hold": HOLD, "seat": SEAT}
+TICKET_KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
 WORDS_SIZE = 1 << 20  # bytes
 MASKS = (
@@ -48,7 +48,7 @@ MASKS = (
     b"1000000",
     b"1001000",
 )  # of packaging/stub.c, before the words of an installed solo
-MOST_NAMES = 3  # in the address of a ticket at a parent
+MOST_PARENTS = 3  # in the address of a ticket at a parent
 OF_PAIR = FIRST, SECOND = (
     "1",
     "2",
@@ -229,8 +229,8 @@ class SocketQueue(Queue):
             kind, _, rest = text.partition(".")
             number = rest.partition(".")[0]
             is_number = number.isascii() and number.isdigit() and len(number) < DIGITS - 1
-            if name == self.name and kind in KINDS and is_number:
-                file = f"{KINDS[kind]}{int(number):0{DIGITS}d}"
+            if name == self.name and kind in TICKET_KINDS and is_number:
+                file = f"{TICKET_KINDS[kind]}{int(number):0{DIGITS}d}"
                 # `complete` binds a second one before it closes the first.
                 if texts.get(file, NO_CHILD).endswith(NO_CHILD):
                     texts[file] = text
@@ -290,7 +290,7 @@ class SocketQueue(Queue):
         file = f"{kind}{number:0{DIGITS}d}"
         below = [name for name in record.names if name.startswith(self.name + "/")]
         names = (
-            "-".join(map(self.shorten, below[:MOST_NAMES]))
+            "-".join(map(self.shorten, below[:MOST_PARENTS]))
             if record.claim.mode in INTENTIONS
             else ""
         )

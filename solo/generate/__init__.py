@@ -1,3 +1,1 @@
-"""Generated files: the program of an installation and its loader, completions, tables of the
-manual.
-"""
+"""The program of an installation, one file, and its loader."""

@@ -8,14 +8,14 @@ from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close
 
 PAST = ".journal.past"
 READ_LIMIT = JOURNAL_LIMIT + SIZE_LIMIT  # bytes
-ATTEMPTS = 10  # to read both files with no rotation in between
+READ_ATTEMPTS = 10  # to read both files with no rotation in between
 
 
 def read_both(place: Directory, size: "int | None" = None) -> "tuple[bytes, bytes]":
     """Return (PAST, JOURNAL), or their last `size` bytes, read with no rotation in between. Raises
     OSError.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(READ_ATTEMPTS):
         now, number = read_journal(place, JOURNAL, size)
         left = size and size - len(now)
         past = b"" if left == 0 else read_journal(place, PAST, left)[0]

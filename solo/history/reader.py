@@ -130,8 +130,7 @@ class Run(SimpleNamespace):
         """Whether the command failed or could not start. A skip is not a failure."""
         return bool(
             self.event == REFUSED
-            or self.event == ENDED
-            and (self.code or self.is_timed_out or self.is_lost)
+            or (self.event == ENDED and (self.code or self.is_timed_out or self.is_lost))
         )
 
     @property

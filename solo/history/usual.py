@@ -7,7 +7,7 @@ views, --notify, metrics and the judge of health.
 
 from solo.errors import SoloError
 from solo.history.files import read_both
-from solo.journal import WORDS_LIMIT
+from solo.journal import FIELD_LIMIT
 from solo.journal_files import ENDED, SKIPPED, STARTED, open_place
 from solo.kernel import close, decode
 from solo.modes import Claim, find_conflicts
@@ -89,7 +89,7 @@ def find_usual(
         runs = [run for line in lines if line.startswith(ENDED) and (run := parse_run(line))]
         if len(runs) >= MOST:
             break
-    return choose_usual(runs, quote_words(command, WORDS_LIMIT) if command else b"")
+    return choose_usual(runs, quote_words(command, FIELD_LIMIT) if command else b"")
 
 
 def read_tails(directory: "str | None", name: str) -> "Iterator[bytes]":
@@ -160,7 +160,7 @@ def count_own_skips(directory: "str | None", name: str, command: "list[bytes]") 
     The line is of these words; if the journal has no start and no skip of them, digits do not
     count.
     """
-    words, most = quote_words(command, WORDS_LIMIT), 0
+    words, most = quote_words(command, FIELD_LIMIT), 0
     for tail in read_tails(directory, name):
         lines = tail.split(b"\n")[:-1]
         for ignored in (b"", DIGITS):

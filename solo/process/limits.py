@@ -41,7 +41,7 @@ LONGEST_WAIT = 1e6  # seconds
 WALL = 0x40000000  # of wait4(2): children of clone(2) that send no signal at their end, too
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
 FIRST_LOOK = 0.1  # seconds
-TICK = 0.01  # seconds; the unit of start times
+CLOCK_TICK = 0.01  # seconds; the unit of start times
 
 
 def check_limits(limits: "Limits") -> None:
@@ -86,7 +86,7 @@ class Termination:
 
                 self.strangers = set(find_children(posix.getpid()))
                 sleep(
-                    TICK
+                    CLOCK_TICK
                 )  # the command starts in a later tick: other processes know strangers by that
             except ChildProcessError:
                 pass
@@ -240,11 +240,8 @@ class Termination:
         from solo.process.tree import find_descendants, send
 
         for process in find_descendants(posix.getpid(), self.strangers):
-            if (
-                process[0] == child.pid
-                and child.status is None
-                or signal == SIGTERM
-                and process in self.terminated
+            if (process[0] == child.pid and child.status is None) or (
+                signal == SIGTERM and process in self.terminated
             ):
                 continue
             if signal == SIGTERM:

@@ -85,7 +85,7 @@ class Notifier(Reporter):
             termination.call, termination.call_at = report_overdue, begin + usual.LEAST_LONG
 
     def ended(self, run: "Run") -> None:
-        if ENDED in self.events or FAILED in self.events and name_run(run) != OK:
+        if ENDED in self.events or (FAILED in self.events and name_run(run) != OK):
             self.start(lambda: make_end(run))
 
     def start(
@@ -177,7 +177,7 @@ def is_first_of_unit(run: "Run | None") -> bool:
     the first of a unit.
     """
     pid, parent = posix.getpid(), posix.getppid()
-    if pid == 1 or run is not None and run.is_below_init:
+    if pid == 1 or (run is not None and run.is_below_init):
         return True
     if run is not None and run.pair is not None:
         pid, parent = parent, read_stat(parent).parent

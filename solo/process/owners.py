@@ -61,8 +61,8 @@ def is_orphaned(ticket: "Ticket") -> bool:
         return False
     theirs, mine = find_origins(ticket)
     is_outside = theirs.pid_namespace != FIRST_PID_NAMESPACE
-    return (
-        ticket.state is ORPHANED or is_outside and is_alive(*record.launcher, theirs, mine) is False
+    return ticket.state is ORPHANED or (
+        is_outside and is_alive(*record.launcher, theirs, mine) is False
     )
 
 

@@ -1,8 +1,8 @@
 """A process that gets a signal: identified by its pid and start time, and signaled through a pidfd.
 
-Without pidfds (before Linux 5.3, a seccomp filter, an old Python) kill(2) sends the signal between
-two checks of the start time. A process that gets the pid after the first may get the signal; the
-second then reports it.
+Without pidfds (before Linux 5.3, a seccomp filter, a Python built on old headers) kill(2) sends the
+signal between two checks of the start time. A process that gets the pid after the first may get the
+signal; the second then reports it.
 """
 
 import _signal
@@ -54,7 +54,7 @@ class Recipient:
             if self.pidfd is not None:
                 return _signal.pidfd_send_signal(self.pidfd, signal)
         except AttributeError:
-            pass  # an old Python
+            pass  # a Python built on old headers
         except OSError as error:
             if error.errno not in REFUSALS:
                 raise

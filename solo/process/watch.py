@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND_SIZE = 60  # bytes
 GATE_BUSY = "busy: another process has its gate locked"
 SLOW_CHECK = 0.2  # seconds between two checks of a process that no descriptor watches exactly
-LONGEST_PAUSE = 60.0  # seconds between two looks at a gate whose queue makes progress
+LONGEST_GATE_PAUSE = 60.0  # seconds between two looks at a gate whose queue makes progress
 TIME_SLICES = 0.02  # seconds for which each runnable process may delay the owner of the gate
 IN_ATTRIB = 4  # of inotify(7): the number of links changed, among other attributes
 
@@ -63,7 +63,9 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
     record = ticket.read_record()
     if record is None:
         return [], False
-    process = record.child if is_orphan or record.is_guarded and record.descriptor is None else None
+    process = (
+        record.child if is_orphan or (record.is_guarded and record.descriptor is None) else None
+    )
     try:
         pidfd = open_pidfd(process or record.launcher, record.origin, ticket.queue.origin)
     except ProcessLookupError:
@@ -161,7 +163,7 @@ def wait_crowded_gate(gate: int, path: str, seen: int, patience: float, deadline
             left = patience + TIME_SLICES * count_runnable() - still
             if left <= 0:
                 raise make_stuck_error(path, find_lock_owner(gate) if is_leader else 0, still)
-            pause = min(2 * pause, LONGEST_PAUSE, left if still else LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_GATE_PAUSE, left if still else LONGEST_GATE_PAUSE)
     finally:
         if is_leader:
             lockf(gate, LOCK_UN)

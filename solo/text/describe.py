@@ -154,13 +154,13 @@ def describe_owner(ticket: "Ticket") -> str:
         return "a process that cannot be seen from here"
     main = record.child or process
     is_halted = vouches(ticket, main) and is_stopped(find_pid(main, *find_origins(ticket)))
-    kind = "orphan " * is_orphan + "stopped " * is_halted
+    kind = f"{'orphan ' if is_orphan else ''}{'stopped ' if is_halted else ''}"
     pid = f"{kind}pid {describe_pid(process, *find_origins(ticket))}"
     command = f"({cut_command(map(decode, record.command))})"
     if ticket.owner_uid == posix.geteuid():
         return f"{pid} {command}"
     user, claimed = find_user(ticket.owner_uid), find_user(record.uid)
-    if is_trusted(ticket) or claimed == user and vouches(ticket, process):
+    if is_trusted(ticket) or (claimed == user and vouches(ticket, process)):
         return f"{pid} of {user} {command}"
     return (
         f"{user}, whose record claims {pid}{f' of {claimed}' if claimed != user else ''} {command}"

@@ -26,7 +26,7 @@ OK, FAILED, SIGNALED, TIMED_OUT, LOST, RUNNING = (
     "running",
 )
 OVERDUE = "overdue"  # of a run that goes on
-LIMIT = 4096  # characters of a value
+VALUE_LIMIT = 4096  # characters of a value
 OUTCOME, STATUS, RAN = "SOLO_OUTCOME", "SOLO_STATUS", "SOLO_RAN"
 PID, COMMAND, SINCE, NOTE = (
     "SOLO_HOLDER_PID",
@@ -50,7 +50,7 @@ class Event:
         self.names = names
         self.text = escape(text)
         self.is_bad = is_bad
-        self.values = {name: escape(value)[:LIMIT] for name, value in values.items()}
+        self.values = {name: escape(value)[:VALUE_LIMIT] for name, value in values.items()}
 
 
 class Reporter(Observer):

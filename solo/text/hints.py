@@ -69,20 +69,21 @@ def explain_missing_command(word: str, folders: str) -> str:
     """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the
     PATH; else the PATH.
     """
-    hints = {
-        f"it was taken as COMMAND; did you mean {MEANINGS.get(word)}?": word in MEANINGS,
-        "it is a word of the shell: use sh -c": word in SHELL_WORDS,
-        "it starts with a typographic dash, which was taken as COMMAND: type -": word
-        and word[0] in DASHES,
-        "it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h": word.lower()
-        in UNITS_OF_TIME,
-        "it is a line for the shell: use sh -c": not SHELL_SIGNS.isdisjoint(word),
-        "to set a variable use env": "=" in word,
-    }
-    hint = next((f" ({hint})" for hint, applies in hints.items() if applies), "")
-    return (
-        hint or suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})" * bool(word)
-    )
+    if not word:
+        return ""
+    if word in MEANINGS:
+        return f" (it was taken as COMMAND; did you mean {MEANINGS[word]}?)"
+    if word in SHELL_WORDS:
+        return " (it is a word of the shell: use sh -c)"
+    if word[0] in DASHES:
+        return " (it starts with a typographic dash, which was taken as COMMAND: type -)"
+    if word.lower() in UNITS_OF_TIME:
+        return " (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"
+    if not SHELL_SIGNS.isdisjoint(word):
+        return " (it is a line for the shell: use sh -c)"
+    if "=" in word:
+        return " (to set a variable use env)"
+    return suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})"
 
 
 def explain_lock_file(word: str, following: str) -> str:
@@ -93,7 +94,9 @@ def explain_lock_file(word: str, following: str) -> str:
         is_lock = not os.stat(word).st_size
     except (OSError, ValueError):
         is_lock = False
-    is_lock = is_lock or "/" in word and "lock" in word or word.endswith((".lock", ".lck", ".pid"))
+    is_lock = (
+        is_lock or ("/" in word and "lock" in word) or word.endswith((".lock", ".lck", ".pid"))
+    )
     return (
         f" (solo needs no lock file, as flock(1) does: solo -- {following} ...)"
         if following and is_lock

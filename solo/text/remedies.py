@@ -4,8 +4,17 @@ import os
 from errno import EACCES, EDQUOT, EFBIG, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EROFS
 from stat import S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
 
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, find_home, read_file
-from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
+from solo.kernel import (
+    HOME_PLACE,
+    IS_DIRECTORY,
+    IS_REGULAR,
+    OVERFLOW,
+    ROOT_PLACE,
+    TYPE_MASK,
+    USERS_PLACE,
+    find_home,
+    read_file,
+)
 from solo.text.users import find_user
 
 TYPE_CHECKING = False
@@ -77,7 +86,7 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
         return f"{found} is a link to {os.readlink(found)}, which does not exist"
     if not asked and not uid and (root := describe_false_root()):
         return f"{reason} ({root})"
-    if status.st_uid == uid or asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH)):
+    if status.st_uid == uid or (asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH))):
         return f"{reason} ({ELSEWHERE if asked or not uid else give_place(uid)})"
     whose = blame(found, asked, path)
     return f"{reason}: {whose}" if found != "/" else f"{reason} {whose[whose.index('(') :]}"
@@ -159,7 +168,7 @@ def find_outside() -> "int | None":
 def explain_other_user(uid: int, path: str, asked: object) -> str:
     """Return why a directory of names that belongs to user `uid` cannot be used, and a remedy."""
     user = find_user(uid)
-    if os.geteuid() or uid == OVERFLOW and find_outside() is not None:
+    if os.geteuid() or (uid == OVERFLOW and find_outside() is not None):
         return blame(path, asked, path)
     remedy = ELSEWHERE if user == str(uid) else f"as that user: runuser -u {user} -- solo ..."
     return f"it belongs to uid {uid} ({remedy if asked else f'chown root {path}'})"
@@ -177,10 +186,8 @@ def explain_file(place: "Place", file: str, error: OSError) -> str:
     if error.errno == ENOTDIR:
         return f"it is not a directory; {explain_removal(stat.st_uid, path)}"
     kind = stat.st_mode & TYPE_MASK
-    if (
-        kind not in (IS_REGULAR, IS_DIRECTORY)
-        or kind == IS_DIRECTORY
-        and error.errno in (EINVAL, EISDIR)
+    if kind not in (IS_REGULAR, IS_DIRECTORY) or (
+        kind == IS_DIRECTORY and error.errno in (EINVAL, EISDIR)
     ):
         return f"it is not a regular file; {explain_removal(stat.st_uid, path)}"
     if error.errno == EACCES and place.mode & S_ISGID:

@@ -11,7 +11,15 @@ from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
 from solo.errors import SoloError
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
 from solo.kernel import has_room
-from solo.text.events import LIMIT, Event, Reporter, encode_any, make_end, make_refusal, make_start
+from solo.text.events import (
+    VALUE_LIMIT,
+    Event,
+    Reporter,
+    encode_any,
+    make_end,
+    make_refusal,
+    make_start,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +87,7 @@ def format_fields(event: Event, priority: int) -> bytes:
     out.
     """
     fields = [
-        ("MESSAGE", event.text[:LIMIT]),
+        ("MESSAGE", event.text[:VALUE_LIMIT]),
         ("MESSAGE_ID", MESSAGE_IDS[event.kind]),
         ("PRIORITY", str(priority)),
         ("SYSLOG_FACILITY", str(syslog.LOG_CRON >> 3)),

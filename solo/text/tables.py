@@ -181,11 +181,8 @@ def make_row(name: str, where: str, ticket: Any, record: Any) -> dict[str, Any]:
     """
     # Before its command runs, a launcher that holds the name may wait at its engine, or for the
     # second name of a pair.
-    is_waiting = (
-        not ticket.is_hold
-        or record is not None
-        and record.child is None
-        and (record.via or record.is_pair)
+    is_waiting = not ticket.is_hold or (
+        record is not None and record.child is None and (record.via or record.is_pair)
     )
     state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
     pids, claims = ({}, {}) if record is None else find_claims(ticket, record)
@@ -200,8 +197,8 @@ def make_row(name: str, where: str, ticket: Any, record: Any) -> dict[str, Any]:
         "user": find_user(ticket.owner_uid),
         "host": record and record.origin.host,
         "command": [decode(word) for word in record.command] if record else [],
-        "note": record and record.note or None,
-        "via": record and record.via or where,
+        "note": (record and record.note) or None,
+        "via": (record and record.via) or where,
         "ticket": ticket.number,
         "claims": claims,
         "directory": record and find_directory(ticket),

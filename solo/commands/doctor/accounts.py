@@ -17,8 +17,7 @@ from typing import NamedTuple
 from solo.commands.doctor.checks import REMOTE, find_file_system
 from solo.directories import find_home_place, find_place
 from solo.errors import SoloError
-from solo.kernel import say
-from solo.options import OVERFLOW, USERS_PLACE
+from solo.kernel import OVERFLOW, USERS_PLACE, say
 from solo.text.width import print_clean
 from solo.tickets import is_published, is_ticket
 

@@ -39,8 +39,8 @@ from solo.identity import (
     read_self,
 )
 from solo.journal_files import JOURNAL, find_journals, open_place
-from solo.kernel import decode
-from solo.options import FILE, HOME_PLACE, USERS_PLACE
+from solo.kernel import HOME_PLACE, USERS_PLACE, decode
+from solo.options import FILE
 from solo.process.prctl import load_prctl
 from solo.text.remedies import explain, find_nearest, quote_path
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket

@@ -10,7 +10,7 @@ import shutil
 from contextlib import suppress
 from functools import cache
 
-from solo.options import OVERFLOW
+from solo.kernel import OVERFLOW
 from solo.text.remedies import quote_path
 
 DEBIAN, CRONIE, BUSYBOX = "cron", "cronie", "busybox"
