@@ -1363,7 +1363,6 @@ AFTER_A_SKIP = [
 @pytest.mark.root
 @pytest.mark.parametrize("settings, words, found", AFTER_A_SKIP)
 def test_what_a_skip_does_to_a_unit_is_said(tmp_path, settings, words, found):
-    """test_systemd.py lets systemd show each, and the remedy."""
     (tmp_path / "b.socket").write_text("[Socket]\nListenStream=/run/x\n")
     (tmp_path / "each.socket").write_text("[Socket]\nListenStream=/run/x\nAccept=yes\n")
     text = (

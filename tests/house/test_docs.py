@@ -13,6 +13,7 @@ from conftest import ROOT, until, write_program
 from rich.console import Console
 from rich.text import Text
 from tmux import Tmux
+from written import HOUR, MINUTE, Written
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
@@ -122,23 +123,26 @@ def test_diagnostics_have_each_failure_of_a_run():
     assert {failure for failure in failures if failure not in section} == set(NOT_OF_A_RUN)
 
 
-WIDTH, HEIGHT = 100, 40
+WIDTH, HEIGHT = 100, 26
+REFUSED = "pg_dump: error: connection to server at 10.0.0.7 failed: Connection refused"
 JOBS = {
-    "backup.sh": "while :; do tar cf - /usr/lib /usr/bin 2>/dev/null | gzip -9 >/dev/null; done",
-    "deploy.sh": "exec sleep 60",
+    "backup.sh": "exec sleep 600",
+    "deploy.sh": "exec sleep 600",
+    "dump.sh": f"echo 'dumping shop'; sleep 2; echo '{REFUSED}' >&2; exit 1",
+    "mail": 'exec cat "$LAB/inbox"',  # what cron would have sent
 }
+MAIL = "Subject: Cron <root@web1> solo -n dump --capture failed -- dump.sh\n\n"
 TYPED = [  # (what is typed, tickets that there are afterwards)
-    ("solo -n nightly -- backup.sh --full &", 1),
-    ("solo -n nightly -- backup.sh --full    # the next start, too early", 1),
-    ("solo -q -n nightly --wait 10m -- deploy.sh prod &", 2),
+    ("mail                                          # at seven in the morning", 0),
+    ("solo list --all                               # did the others run?", 0),
+    ("solo -n backup -- backup.sh --full &", 1),
+    ("solo -n backup -- backup.sh --full            # the next start, too early", 1),
+    ("solo -q -n backup --wait 10m -- deploy.sh &", 2),
     ("solo list", 2),
-    ("solo stop nightly    # ends the backup; then the waiter runs", 1),
-    ("solo list", 1),
-    ("solo history nightly", 1),
 ]
 # rich's own format loads a font from the network.
 PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
-<title>solo in a terminal: busy, list, queue, stop, history</title>
+<title>solo in a terminal: a failed job, all jobs, a skip, a queue</title>
 <style>.{unique_id}-title{{font:bold 18px sans-serif}}.{unique_id}-matrix{{font:20px ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace}}
 {styles}</style><defs>{lines}</defs>{chrome}
 <g transform="translate({terminal_x},{terminal_y})">{backgrounds}<g class="{unique_id}-matrix">
@@ -156,10 +160,21 @@ def record(lab):
     environment = {
         **lab.environment,
         "PATH": path,
+        "LAB": str(lab.path),
         "LC_ALL": "C.UTF-8",
         "PS1": "$ ",
         "ENV": "/dev/null",
     }
+    for name, command, ran in (
+        ("dump", "dump.sh", 4 * MINUTE),
+        ("backup", "backup.sh --full", 48 * MINUTE),
+        ("report", "report.sh", 9 * MINUTE),
+    ):
+        written = Written()
+        written.daily(20, time.time() + 20 * HOUR, ran=ran, command=command)
+        written.save(lab, name)
+    failed = lab.run("-n", "dump", "--capture", "failed", "--", "dump.sh", env=environment)
+    (lab.path / "inbox").write_text(MAIL + failed.stderr.decode())
     screen = Tmux(["sh", "-i", "+m"], environment, WIDTH, HEIGHT)
     try:
         for typed, (words, tickets) in enumerate(TYPED):
@@ -171,7 +186,7 @@ def record(lab):
         until(lambda: [row[:1] for row in screen.read()].count("$") > len(TYPED))
         return screen.call("capture-pane", "-p", "-e").rstrip().rpartition("\n")[0]
     finally:
-        lab.run("stop", "nightly")
+        lab.run("stop", "--waiting", "backup")
         screen.close()
 
 
@@ -183,9 +198,9 @@ def draw(screen):
 
 
 def read_words(picture: Path) -> list:
-    return re.findall(
-        r"[A-Za-z-]{3,}", " ".join(re.findall(r"<text[^>]*>([^<]*)", picture.read_text()))
-    )
+    """Return the words of a picture, without those that depend on the day."""
+    text = " ".join(re.findall(r"<text[^>]*>([^<]*)", picture.read_text()))
+    return re.findall(r"(?!(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b)\b[A-Za-z-]{3,}", text)
 
 
 @pytest.mark.full
