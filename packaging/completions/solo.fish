@@ -100,7 +100,7 @@ complete -c solo -n '__fish_seen_subcommand_from history' -l json -d 'Print a JS
 complete -c solo -n __fish_use_subcommand -a check -d 'Print the health of jobs for a monitor'
 complete -c solo -f -a '(__solo_names)' -n '__fish_seen_subcommand_from check'
 complete -c solo -n '__fish_seen_subcommand_from check' -l dir -x -a '(__fish_complete_directories)' -d 'Use DIR as the directory of names'
-complete -c solo -n '__fish_seen_subcommand_from check' -l within -x -d '2 if the last success ended longer than CRIT ago, 1 after WARN'
+complete -c solo -n '__fish_seen_subcommand_from check' -l within -x -d '2 without a success within CRIT, 1 within WARN'
 complete -c solo -n __fish_use_subcommand -a metrics -d 'Print metrics for Prometheus'
 complete -c solo -f -a '(__solo_names)' -n '__fish_seen_subcommand_from metrics'
 complete -c solo -n '__fish_seen_subcommand_from metrics' -l dir -x -a '(__fish_complete_directories)' -d 'Use DIR as the directory of names'

@@ -271,7 +271,7 @@ def check(
     names: list[str] = ONLY_NAMES,
     dir: str = DIRECTORY,
     within: str = declare(
-        "within", "2 if the last success ended longer than CRIT ago, 1 after WARN", WITHIN,
+        "within", "2 without a success within CRIT, 1 within WARN", WITHIN,
         "[WARN,]CRIT",
     ),
 ) -> None: ...  # fmt: skip
