@@ -189,14 +189,14 @@ def read_line(words):
         return rest[3:], Claim(EXCLUSIVE), True
     if words[0] == "lock":
         return words[1:2], Claim(EXCLUSIVE), len(words) == 2
-    options = SimpleNamespace(**{key: typed.get(key) for key in ("shared", "slots", "take")})
     generated = (
         [make_name(path, []) for path in (rest[0], "/bin/job")]
         if rest[:1] in (["job"], ["/bin/job"])
         else []
     )
     names = typed.get("name") or list(dict.fromkeys(generated))
-    return names, plan.choose_claim(options), typed.get("wait") == FOREVER or "replace" in typed
+    claim = plan.choose_claim(*map(typed.get, ("shared", "slots", "take")))
+    return names, claim, typed.get("wait") == FOREVER or "replace" in typed
 
 
 class Watched(Kernel):
