@@ -82,8 +82,7 @@ FOUND = [
     ),
     Fault(
         "child keeps its end of the go pipe", "start.py Starter.fork",
-        "posix.close(go)\nif self.die_with is not None: self.die_with(launcher)",
-        "if self.die_with is not None: self.die_with(launcher)",
+        "posix.close(go)", "None",
         "two-kills",
     ),
     Fault(
