@@ -136,7 +136,8 @@ fuzz: $(MADE) ## feed ten million inputs to the readers of outside data; SEED=n 
 records: ## do all of these with --record, in two hours: results in build/records, tables in docs/evidence.md
 	@$(MAKE) --no-print-directory lab fuzz bench torture ARGS=--record
 
-man: $(MADE) ## renew the tables of the manual and the completions, check and show the manual
+man: $(MADE) ## renew the tables of the manual, the completions and the schema of --json, check and show the manual
+	@$(VENV_PYTHON) tests/tools/schema.py
 	@$(VENV_PYTHON) packaging/tables.py man/solo.1 man/solo-hold.1 packaging/completions/*
 	@mandoc -T lint -W warning man/*.[0-9]
 	@mandoc man/*.[0-9] | $${PAGER:-cat}

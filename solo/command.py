@@ -15,9 +15,8 @@ def find_command(word: str, search: "bytes | None", following: str = "") -> str:
     `search` is the bytes of PATH, or None if it is not set; `following` is the next word, for a
     hint.
     """
-    if "/" in word:
-        candidates = [word]
-    else:
+    folders, candidates = "", [word]
+    if "/" not in word:
         folders = decode(search) if search is not None else DEFAULT_PATH
         candidates = [f"{folder or '.'}/{word}" for folder in folders.split(":")]
     refused = None
@@ -32,14 +31,15 @@ def find_command(word: str, search: "bytes | None", following: str = "") -> str:
         if kind == IS_REGULAR and posix.access(path, posix.X_OK, effective_ids=True):
             return path
         refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
-    from solo.text.hints import explain_lock_file, explain_missing_command
+    from solo.text import hints
 
-    hint = explain_lock_file(word, following)
+    hint = hints.explain_lock_file(word, following)
     if refused and word:
+        hint = hint or hints.explain_refused_command(word)
         raise NotExecutable(f"{word}: {refused}{hint}")
-    if "/" in word:
-        raise NotFound(f"{word}: no such file{hint}")
-    raise NotFound(f"{word}: command not found{hint or explain_missing_command(word, folders)}")
+    hint = hint or hints.explain_missing_command(word, folders, following)
+    why = "no such file" if "/" in word else "command not found"
+    raise NotFound(f"{word}: {why}{hint}")
 
 
 def make_names(path: str, command: "list[str]") -> "list[str]":

@@ -89,6 +89,8 @@ def read_count(flag: str, text: str) -> int:
 
 def read_limit(flag: str, text: str) -> "int | float":
     """Return a count, an int, or a duration, a float."""
+    if text[:1].isalpha() and text != "forever":
+        raise UsageError(f"{flag} {text}: not a number, nor a duration (like 3, 30s, 6h)")
     return read_count(flag, text) if text.isdigit() else read_duration(flag, text)
 
 

@@ -157,15 +157,17 @@ def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Bu
     """Count a skip and return what to raise for it, with the text still missing. Closes the
     obstacles.
     """
-    nearest = obstacles[0].read_record()
-    close_all(obstacles)
-    holds, _ = find_conflicting_holds(queue, record.claim)
-    first = holds[0].record if holds else nearest
+    shown, first = obstacles, obstacles[0].read_record()
+    if not obstacles[0].is_hold:
+        close_all(obstacles)
+        holds, _ = find_conflicting_holds(queue, record.claim)
+        if holds:
+            shown, first = holds, holds[0].record
     busy = Busy()
     busy.skips = queue.gate.count_skip(record.claim.mode)
     busy.since = first.since if first else None
-    busy.tickets = holds or obstacles
-    close_all(holds)
+    busy.tickets = shown
+    close_all(shown)
     return busy
 
 

@@ -511,13 +511,13 @@ class Lab:
         100 ms of CPU.
         """
         from solo.commands.list import collect
-        from solo.text.tables import format_times
+        from solo.text.tables import format_json
 
         rows, complete = collect(
             self.environment.get("SOLO_DIR"), self.environment.get("SOLO_VIA", "file"), names
         )
         assert complete
-        return format_times(rows)
+        return json.loads(format_json(rows))
 
     def history(self, *words):
         """Return the rows of `solo history`, from this process if `words` are names: see
@@ -525,9 +525,10 @@ class Lab:
         """
         if not any(word.startswith("-") for word in words) and "SOLO_VIA" not in self.environment:
             from solo.commands.history import collect
+            from solo.commands.lookup import Asked
             from solo.text.tables import format_json
 
-            rows, complete = collect({"dir": self.environment.get("SOLO_DIR")}, words)
+            rows, complete = collect(Asked(dir=self.environment.get("SOLO_DIR")), words)
             assert complete
             return json.loads(format_json(rows))
         result = self.run("history", "--json", *words)

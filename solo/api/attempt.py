@@ -149,12 +149,9 @@ class LockAttempt:
             release_all(holds)
             if isinstance(error, Busy):
                 from solo.api.holder import make_holder
-                from solo.text.tables import make_row
+                from solo.text.rows import make_row
 
-                rows = [
-                    make_row(error.name, plan.via, ticket, ticket.record)
-                    for ticket in error.tickets
-                ]
+                rows = [make_row(error.name, plan.via, ticket) for ticket in error.tickets]
                 error.holders = tuple(map(make_holder, rows))
                 error.tickets = ()
             raise

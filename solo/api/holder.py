@@ -8,6 +8,10 @@ from solo.api.arguments import AnyPath, check_name, read_options
 from solo.errors import SoloError
 from solo.options import FILE
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.text.rows import Row
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -65,18 +69,17 @@ def holders(
     rows, complete = collect(path, via, [check_name(name)], report=problems.append)
     if not complete:
         raise SoloError(problems[0])
-    return [make_holder(row) for row in rows if row["state"] != "waiting"]
+    return [make_holder(row) for row in rows if not row.is_waiting]
 
 
-def make_holder(row: dict[str, Any]) -> Holder:
+def make_holder(row: "Row") -> Holder:
     """Return the Holder of a row of `solo list`. Its time is that of --json, in milliseconds."""
     from solo.text.tables import format_time
 
-    since = format_time(row["since"])
-    return Holder(
-        **{
-            **row,
-            "since": since and datetime.fromisoformat(since),
-            "command": tuple(row["command"]),
-        }
-    )
+    since = format_time(row.since)
+    fields = {
+        **row._asdict(),
+        "since": since and datetime.fromisoformat(since),
+        "command": tuple(row.command),
+    }
+    return Holder(**{key: fields[key] for key in Holder.__dataclass_fields__})

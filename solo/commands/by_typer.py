@@ -14,6 +14,9 @@ from solo.commands.cli import Names, Subcommand
 from solo.kinds import FLAG
 from solo.options import Option
 
+# Newer versions of typer contain click.
+ClickException = (vars(typer.core).get("_click") or vars(typer.core)["click"]).ClickException
+
 
 class Mistake(Exception):
     """A usage error of click, which each version words in its own way."""
@@ -52,9 +55,7 @@ def parse(one: Subcommand, words: "list[str]") -> "tuple[dict[str, Any], list[st
         found = make_command(one).make_context(f"solo {one.name}", [*words]).params
     except typer.Exit:
         return None
-    except Exception as error:
-        if not hasattr(error, "format_message"):
-            raise
+    except ClickException:
         raise Mistake from None
     options: dict[str, Any] = {}
     for option in one.options:

@@ -6,7 +6,6 @@ Every reader of this user is asked, whatever a record says: no other user's proc
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from solo.commands.lookup import open_existing
 from solo.history.captured import join, list_kept, read_names
@@ -14,20 +13,21 @@ from solo.journal_files import open_place
 from solo.kernel import SAFELY, close, is_regular
 from solo.process.tree import is_holder
 from solo.text.events import OK, RUNNING
+from solo.text.rows import RunRow
 from solo.text.width import clean_lines
 from solo.tickets import ORPHANED
 
 LINES = 10  # shown
 
 
-def list_last_lines(directory: str | None, name: str, runs: list[dict[str, Any]]) -> list[str]:
+def list_last_lines(directory: str | None, name: str, runs: list[RunRow]) -> list[str]:
     """Return the last lines of the last run, if it goes on or has failed. Raises SoloError."""
-    last = [run for run in runs if run["token"] is not None][-1:]
-    output = find_last(directory, name, last) if last and last[0]["outcome"] != OK else None
+    last = [run for run in runs if run.token is not None][-1:]
+    output = find_last(directory, name, last) if last and last[0].outcome != OK else None
     return clean_lines(output).rstrip("\n").split("\n")[-LINES:] if output else []
 
 
-def find_last(directory: str | None, name: str, runs: list[dict[str, Any]]) -> bytes | None:
+def find_last(directory: str | None, name: str, runs: list[RunRow]) -> bytes | None:
     """Return the output of the last of `runs` that has one, or None. Raises SoloError."""
     place = open_existing(directory, open_place, name)
     if place is None:
@@ -35,11 +35,11 @@ def find_last(directory: str | None, name: str, runs: list[dict[str, Any]]) -> b
     try:
         files = {token: file for token, _, file in list_kept(place)}
         for run in reversed(runs):
-            if run["token"] in files:
-                file = files[run["token"]]
+            if run.token in files:
+                file = files[run.token]
                 return read_whole(os.open(file, os.O_RDONLY | SAFELY, dir_fd=place.fd))
-            if run["token"] and run["outcome"] in (RUNNING, ORPHANED):
-                output = read_memory(name, run["token"])
+            if run.token and run.outcome in (RUNNING, ORPHANED):
+                output = read_memory(name, run.token)
                 if output is not None:
                     return output
     except FileNotFoundError:

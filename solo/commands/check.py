@@ -7,9 +7,9 @@ from __future__ import annotations
 import posix
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from solo.commands.lookup import check_known, describe_place
+from solo.commands.lookup import Asked, check_known, describe_place
 from solo.commands.states import Job, describe_state, find_jobs, read_clock
 from solo.errors import SoloError
 from solo.history.health import FAILING, LOST, RUNNING, Clock
@@ -32,9 +32,9 @@ class Finding(NamedTuple):
     job: Job | None = None
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print the line about the names, or all. Return its status."""
-    clock, limits = read_clock(), options.get("within", (None, None))
+    clock, limits = read_clock(), options.within
     try:
         found = find(options, names, clock, limits)
     except SoloError as error:
@@ -71,7 +71,7 @@ def answer_errors(call: Callable[[], int]) -> int:
         return STATUSES.index(UNKNOWN)
 
 
-def find(options: dict[str, Any], names: list[str], clock: Clock, limits: Limits) -> list[Finding]:
+def find(options: Asked, names: list[str], clock: Clock, limits: Limits) -> list[Finding]:
     """Return what is found about each job, and each name without one; at least one. Raises
     SoloError.
     """
@@ -92,7 +92,7 @@ def find(options: dict[str, Any], names: list[str], clock: Clock, limits: Limits
     return found
 
 
-def explain_unknown(name: str, options: dict[str, Any]) -> str:
+def explain_unknown(name: str, options: Asked) -> str:
     try:
         check_known(name, options, "check")
     except SoloError as error:
@@ -100,9 +100,9 @@ def explain_unknown(name: str, options: dict[str, Any]) -> str:
     return f"{name}: no run is recorded"
 
 
-def describe_roots(options: dict[str, Any], names: list[str]) -> str:
+def describe_roots(options: Asked, names: list[str]) -> str:
     """Return what to type for root's names, "" for root, who sees them."""
-    if options.get("dir") or posix.geteuid() == 0:
+    if options.dir or posix.geteuid() == 0:
         return ""
     return "; for root's: " + " ".join(["sudo -n solo check", *map(quote_path, names)])
 
@@ -115,7 +115,7 @@ def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Finding:
         text = f"{health.state}: {describe_state(job, clock)}, "
     elif health.state == RUNNING:
         last = health.last
-        text = f"running for {format_duration(clock.now - last.start)}, " if last else "running, "
+        text = f"running for {format_duration(clock.now - last.begin)}, " if last else "running, "
     success = job.history.totals.last_success
     if not success:
         # Of a daemon, or a first run, that goes on nothing else is expected without limits.
@@ -154,6 +154,6 @@ def measure(job: Job, clock: Clock, limits: Limits) -> list[str]:
     success = job.history.totals.last_success
     age = f"{max(0, clock.now - success):.0f}s" if success else "U"
     warn, critical = ["" if limit is None else f"{limit:.0f}" for limit in limits]
-    ran = [run.ran for run in job.health.line.runs if run.event == ENDED]
+    ran = [run.span for run in job.health.line.runs if run.event == ENDED]
     duration = f"{ran[-1]:.3f}".rstrip("0").rstrip(".") + "s" if ran else "U"
     return [f"age={age};{warn};{critical};0", f"duration={duration};;;0"]

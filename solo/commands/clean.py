@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import posix
 import re
+from collections.abc import Callable
 from errno import ENOTEMPTY
 from functools import lru_cache
 from itertools import islice
 from time import time
-from typing import Any
 
-from solo.commands.lookup import PLACES, open_existing, open_names, report_unknown, visit_queue
+from solo.commands.lookup import (
+    PLACES,
+    Asked,
+    open_existing,
+    open_names,
+    report_unknown,
+    visit_queue,
+)
 from solo.contention.period import ONCE_FILE as ONCE
 from solo.directories import STICKY, Directory, open_below, tighten
 from solo.errors import SoloError
@@ -29,7 +36,7 @@ from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, list_directory, say
 from solo.obstacles import find_living, list_living
 from solo.text.width import print_clean
-from solo.tickets import READABLE, UNPUBLISHED, FileQueue, is_published
+from solo.tickets import READABLE, UNPUBLISHED, FileQueue, FileTicket, Queue, is_published
 
 LIKE_GENERATED = re.compile(
     r"[^/]*-[0-9a-f]{8}"
@@ -39,22 +46,25 @@ IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, i
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print a line per name that changed. Return 125 if a name was never used or could not be
     read.
     """
-    directory = options.get("dir")
+    directory = options.dir
     unknown = [name for name in names if report_unknown(name, options, "clean")]
     complete = clean_all(open_names, names, options, clean) and not unknown
     tighten_journals(directory)
-    if "history" in options:
+    if options.history is not None:
         complete = clean_all(open_place, names, options, forget) and complete
-    elif names and "generated" not in options:
+    elif names and not options.generated:
         # Not of nested names: only what was typed.
-        typed = {**options, "history": 0.0}
+        typed = Asked(dir=options.dir, history=0.0)
         complete = (
             clean_all(
-                open_place, names, typed, lambda name, *rest: name in names and forget(name, *rest)
+                open_place,
+                names,
+                typed,
+                lambda name, *rest: forget(name, *rest) if name in names else None,
             )
             and complete
         )
@@ -81,21 +91,26 @@ def tighten_journals(directory: str | None) -> None:
     close(place.fd)
 
 
-def clean_all(open_one: Any, names: list[str], options: dict[str, Any], clean_one: Any) -> bool:
+def clean_all(
+    open_one: Callable[..., Directory],
+    names: list[str],
+    options: Asked,
+    clean_one: Callable[[str, Directory, Asked], str | None],
+) -> bool:
     """Call `clean_one` for `names`, or all, in the directory that `open_one` opens. Return False if
     one fails.
     """
-    base, complete = open_existing(options.get("dir"), open_one), True
+    base, complete = open_existing(options.dir, open_one), True
     if base is None:
         return True  # no command was ever guarded here
     # Nested names first: only a name without any can be removed.
     for name, place, _ in reversed([*find_files(base, names)]):
-        if "generated" in options and not LIKE_GENERATED.fullmatch(name):
+        if options.generated and not LIKE_GENERATED.fullmatch(name):
             continue
         try:
             if isinstance(place, SoloError):
                 raise place
-            if "generated" in options and not is_generated(name, options.get("dir")):
+            if options.generated and not is_generated(name, options.dir):
                 continue
             removed = clean_one(name, base, options)
             if removed:
@@ -113,7 +128,7 @@ def prune_generated_names(directory: str | None) -> None:
 
     Look at MOST_LOOKED_AT names, in a window that moves with the clock. Raises SoloError, OSError.
     """
-    options = {"dir": directory, "history": IDLE}
+    options = Asked(dir=directory, history=IDLE)
     for open_one, remove in zip(PLACES, (clean, forget)):
         base = open_existing(directory, open_one)
         if base is None:
@@ -131,7 +146,7 @@ def prune_generated_names(directory: str | None) -> None:
             close(base.fd)
 
 
-def is_idle(base: Any, name: str) -> bool:
+def is_idle(base: Directory, name: str) -> bool:
     """Return whether no ticket has come or gone, and no journal was written, for IDLE seconds."""
     try:
         times = [
@@ -158,24 +173,27 @@ def is_generated(name: str, directory: str | None) -> bool:
     return bool(events) and all(event.is_generated for event in events)
 
 
-def clean(name: str, base: Any, options: dict[str, Any]) -> Any:
+def clean(name: str, base: Directory, options: Asked) -> str | None:
     """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says
     so, or None.
     """
     return visit_queue(
-        name, options, lambda queue: queue and clean_queue(name, queue, base), find_origin()
+        name,
+        options,
+        lambda queue: clean_queue(name, queue, base) if isinstance(queue, FileQueue) else None,
+        find_origin(),
     )
 
 
-def clean_queue(name: str, queue: FileQueue, base: Any) -> str | None:
+def clean_queue(name: str, queue: FileQueue, base: Directory) -> str | None:
     with queue.gate:
         before = queue.list_files()
         for file in before:
             if file.startswith(UNPUBLISHED):
                 queue.remove(file)
             else:
-                ticket: Any = find_living(queue, file)
-                if ticket is not None:
+                ticket = find_living(queue, file)
+                if isinstance(ticket, FileTicket):
                     tighten(ticket.fd, queue.place.mode & READABLE)
                     ticket.close()
         after = list_directory(queue.place.fd)
@@ -187,7 +205,7 @@ def clean_queue(name: str, queue: FileQueue, base: Any) -> str | None:
         return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead else None
 
 
-def remove_name(name: str, queue: FileQueue, base: Any) -> bool:
+def remove_name(name: str, queue: FileQueue, base: Directory) -> bool:
     """Remove the gate and directory of a name. Return False if it must stay, or a contender made a
     new gate first.
 
@@ -204,7 +222,7 @@ def remove_name(name: str, queue: FileQueue, base: Any) -> bool:
         return False
 
 
-def remove_directory(name: str, base: Any) -> None:
+def remove_directory(name: str, base: Directory) -> None:
     """Remove the empty directory of a name, each part opened by itself: in a shared directory one
     may be a link.
     """
@@ -216,11 +234,11 @@ def remove_directory(name: str, base: Any) -> None:
         close(place.fd)
 
 
-def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
-    """Remove the journal of a name idle for options["history"] seconds. Return a text that says so,
+def forget(name: str, base: Directory, options: Asked) -> str | None:
+    """Remove the journal of a name idle for options.history seconds. Return a text that says so,
     or None.
     """
-    place = open_existing(options.get("dir"), open_place, name)
+    place = open_existing(options.dir, open_place, name)
     if place is None:
         return None
     try:
@@ -234,7 +252,7 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
         written = [
             posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals
         ]
-        if not written or time() - max(written) < options["history"]:
+        if not written or time() - max(written) < (options.history or 0.0):
             return None
         for file in journals:
             posix.unlink(file, dir_fd=place.fd)
@@ -250,10 +268,12 @@ def forget(name: str, base: Any, options: dict[str, Any]) -> Any:
     return "history removed"
 
 
-def is_used(name: str, options: dict[str, Any]) -> bool:
+def is_used(name: str, options: Asked) -> bool:
     """Return whether a name has a holder or a waiter."""
 
-    def list_tickets(queue: Any) -> Any:
-        return queue and list_living(queue, filter(is_published, queue.list_files()))
+    def has_tickets(queue: Queue | None) -> bool:
+        return queue is not None and any(
+            list_living(queue, filter(is_published, queue.list_files()))
+        )
 
-    return bool(visit_queue(name, options, list_tickets, find_origin()))
+    return visit_queue(name, options, has_tickets, find_origin())

@@ -8,7 +8,7 @@ from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
 from solo.commands.cli import AGE, HELP, SINCE, SUBCOMMANDS, WITHIN
-from solo.commands.lookup import check_names, check_units, check_words
+from solo.commands.lookup import Asked, check_names, check_units, check_words
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
 from solo.kinds import DURATION, FLAG, LIMIT
@@ -56,7 +56,8 @@ def run_any(before: "dict[str, Any]", name: "str | None", words: "list[str]") ->
     if before.keys() - {option.key for option in known}:
         flags = " and ".join(f"--{option.flag}" for option in known)
         raise UsageError(
-            f"only {flags} may precede {name} (to run a program of this name, type -- before it)"
+            f"only {flags} may precede {name}, other options follow it (to run a program of this "
+            "name, type -- before it)"
         )
     parsed = parse(one, words)
     if parsed is None:
@@ -66,7 +67,7 @@ def run_any(before: "dict[str, Any]", name: "str | None", words: "list[str]") ->
     check(one, before, words, names)
     module = "states" if before.pop("all", False) else name
     command = __import__(f"solo.commands.{module}", fromlist=["run"])  # importlib imports warnings
-    return int(command.run(before, names))
+    return int(command.run(before if name == "hold" else Asked(**before), names))
 
 
 def parse(one: "Subcommand", words: "list[str]") -> "Parsed | None":

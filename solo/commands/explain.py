@@ -25,8 +25,9 @@ from solo.plan import Plan
 from solo.process import ofd
 from solo.process.watch import find_lock_owner
 from solo.text.describe import cut_command, format_duration
+from solo.text.rows import Verdict, describe_claim
 from solo.text.stdout import replace_stdout
-from solo.text.tables import describe_claim, format_json
+from solo.text.tables import format_json
 from solo.text.users import find_user
 from solo.text.width import clean, pad, print_clean
 
@@ -53,23 +54,21 @@ def run(
     except (Waits, Busy) as error:
         kind, outcome, status = name_outcome(plan, error), error, find_status(error, typed)
     assert guarded.starter
-    facts = {
-        "command": [guarded.starter.path, *words[1:]],
-        "names": plan.names,
-        **describe_claim(plan.claim, None),
-    }
-    del facts["slot"]  # none is given out
-    facts["directory"] = None if plan.is_socket else find_base(plan.dir)
-    facts |= {
-        "via": guarded.record.via or plan.via,
-        "outcome": kind,
-        "name": outcome and outcome.name,
-    }
-    facts |= {
-        "reason": outcome and str(outcome),
-        "place": getattr(outcome, "place", None),
-        "status": status,
-    }
+    mode, _, slots, take = describe_claim(plan.claim)
+    facts = Verdict(
+        [guarded.starter.path, *words[1:]],
+        plan.names,
+        mode,
+        slots,
+        take,
+        directory=None if plan.is_socket else find_base(plan.dir),
+        via=guarded.record.via or plan.via,
+        outcome=kind,
+        name=outcome.name if outcome else None,
+        reason=str(outcome) if outcome else None,
+        place=getattr(outcome, "place", None),
+        status=status,
+    )
     if "json" in typed:
         print(format_json(facts), flush=True)
     else:
@@ -169,27 +168,25 @@ def print_row(title: str, text: object) -> None:
     print_clean(f"{pad(clean(title), 9)}  {text}")
 
 
-def print_facts(guarded: Run, typed: dict[str, Any], facts: dict[str, Any], verdict: str) -> None:
+def print_facts(guarded: Run, typed: dict[str, Any], facts: Verdict, verdict: str) -> None:
     """Print the facts as a table, each with the option, variable or default that chose it."""
-    plan, directory = guarded.plan, facts["directory"]
-    print_row("command", cut_command(facts["command"]))
+    plan, directory = guarded.plan, facts.directory
+    print_row("command", cut_command(facts.command))
     print_names(plan)
-    print_row(
-        "mode", f"{facts['take']} of {facts['slots']} slots" if facts["slots"] else facts["mode"]
-    )
+    print_row("mode", f"{facts.take} of {facts.slots} slots" if facts.slots else facts.mode)
     if directory is not None:
         missing = "" if os.path.exists(directory) else "; it is missing: the run makes it"
         source = find_source(DIR, typed, f"the default of {find_user(os.geteuid())}")
         print_row("directory", f"{directory}, by {source}{missing}")
-    print_row("backend", f"{facts['via']}, by {find_source(VIA, typed, 'the default')}")
-    if guarded.once is not None and facts["outcome"] != RAN:
+    print_row("backend", f"{facts.via}, by {find_source(VIA, typed, 'the default')}")
+    if guarded.once is not None and facts.outcome != RAN:
         print_row("period", f"{guarded.once.describe_end([guarded.once.due])}, if it starts now")
     if plan.flock and not os.access("/proc/locks", os.R_OK):
         print_row(
             "files", "not known: /proc/locks cannot be read, which shows the locks of all users"
         )
     print_row("now", verdict)
-    print_row("status", facts["status"])
+    print_row("status", facts.status)
 
 
 def print_names(plan: Plan) -> None:

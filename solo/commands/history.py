@@ -4,23 +4,26 @@ above it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from posix import isatty
 from time import localtime, strftime, time
 from typing import Any
 
-from solo.argv import is_engine
+from solo.commands.list import Cells
 from solo.commands.list import make_table as make_list
-from solo.commands.lookup import check_via, describe_place, report_unknown, visit_queue
+from solo.commands.lookup import Asked, check_via, describe_place, report_unknown, visit_queue
 from solo.errors import SoloError, UsageError
-from solo.history.reader import find_histories, find_history
-from solo.identity import read_origin
+from solo.history.health import Held
+from solo.history.reader import History, Run, find_histories, find_history
+from solo.identity import Origin, read_origin
+from solo.journal import FIELD_LIMIT
 from solo.journal_files import ENDED, STARTED, UNNOTIFIED
 from solo.kernel import decode, say
+from solo.modes import INTENTIONS
 from solo.obstacles import list_holds
 from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
+from solo.record import quote_words
 from solo.text.describe import format_duration, format_rough, format_span
 from solo.text.events import (
     FAILED,
@@ -33,18 +36,16 @@ from solo.text.events import (
     encode_any,
     name_end,
 )
+from solo.text.rows import JobRow, RunRow, describe_claim
 from solo.text.stdout import write_stdout
-from solo.text.tables import (
-    describe_claim,
-    format_json,
-    format_time,
-    open_console,
-    print_rows,
-    print_table,
-)
+from solo.text.tables import format_json, open_console, print_rows, print_table
 from solo.text.users import find_user
 from solo.text.width import clean, clean_lines, measure, pad, print_clean
-from solo.tickets import LIVE, ORPHANED
+from solo.tickets import LIVE, ORPHANED, Queue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rich.console import Console
 
 COLUMNS = "NAME TIME OUTCOME WAITED RAN PID USER HOST NOTE COMMAND".split()
 UNKNOWN, HELD, RELEASED, LEFT = "unknown", "held", "released", "ended"
@@ -54,88 +55,82 @@ TREND, STEEP = 10, 1.25  # runs that are compared, and how much longer the one h
 OTHER_LINES = 9  # headings, the lines about what is left out, a prompt of some lines
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print the runs and skips of `names` and those nested in them, or all, oldest first. Return
     125 on an error.
     """
-    if options.get("via") == SOCKET:
+    if options.via == SOCKET:
         raise UsageError("history: --via socket keeps no history")
-    check_via(options.get("via", FILE))
-    after = options.get("since", 0.0)
+    check_via(options.where)
+    after = options.since
     quiet: list[str] = []
     rows, complete = collect(options, names, after, quiet)
-    if "failed" in options:
-        rows = [row for row in rows if row["outcome"] in BAD]
-    rows = rows[-options.get("limit", len(rows)) :] if rows else rows
-    if "captured" in options:
-        return print_captured(options.get("dir"), names, rows)
-    if options.get("json"):
+    if options.failed:
+        rows = [row for row in rows if row.outcome in BAD]
+    rows = rows[-(options.limit or len(rows)) :]
+    if options.captured:
+        return print_captured(options.dir, names, rows)
+    if options.json:
         print(format_json(rows))
     elif rows and (console := open_console()):
-        print_picture_and_table(
-            console, rows, after, options.get("via"), [] if "failed" in options else quiet
-        )
+        print_picture_and_table(console, rows, after, options.via, [] if options.failed else quiet)
     else:
-        columns, lines = make_table(rows, options.get("via"))
+        columns, lines = make_table(rows, options.via)
         print_rows(columns, lines, empty="" if rows else describe_nothing(options, names))
     return 0 if complete else SoloError.status
 
 
-def print_captured(directory: str | None, names: list[str], rows: list[dict[str, Any]]) -> int:
+def print_captured(directory: str | None, names: list[str], rows: list[RunRow]) -> int:
     """Print the last output that `rows` have of each name."""
     if not names:
         raise UsageError("history: --captured needs a NAME")
     from solo.commands.captured import find_last
 
     for name in names:
-        found = find_last(directory, name, [row for row in rows if row["name"] == name])
+        found = find_last(directory, name, [row for row in rows if row.name == name])
         if found is None:
             raise SoloError(f"{name}: no output is kept (--capture keeps it)")
         write_stdout(encode_any(clean_lines(found)) if isatty(1) else found)
     return 0
 
 
-def describe_nothing(options: dict[str, Any], names: list[str]) -> str:
+def describe_nothing(options: Asked, names: list[str]) -> str:
     """Return `no runs in the last 12h; the last one: 2026-01-31 03:00:00, ok`, or that none is
     known.
     """
     rows = (
         []
-        if is_engine(options) or not {"since", "failed"} & options.keys()
+        if options.is_engine or not options.since and not options.failed
         else collect(options, names)[0]
     )
     if not rows:
         return f"no runs known: {describe_place(options)}"
-    kind = "failed runs" if "failed" in options else "runs"
-    span = (
-        f" in the last {format_duration(time() - options['since'] + 0.5)}"
-        if "since" in options
-        else ""
-    )
+    kind = "failed runs" if options.failed else "runs"
+    span = f" in the last {format_duration(time() - options.since + 0.5)}" if options.since else ""
     last = rows[-1]
-    name = "" if names == [last["name"]] else f"{last['name']}, "
-    return f"no {kind}{span}; the last one: {name}{CELLS['TIME'](last)}, {format_outcome(last)}"
+    name = "" if names == [last.name] else f"{last.name}, "
+    return f"no {kind}{span}; the last one: {name}{format_start(last)}, {format_outcome(last)}"
 
 
 def collect(
-    options: dict[str, Any], names: list[str], after: float = 0.0, quiet: list[str] | None = None
-) -> tuple[Any, ...]:
+    options: Asked, names: list[str], after: float = 0.0, quiet: list[str] | None = None
+) -> tuple[list[RunRow], bool]:
     """Return ([a row per run or skip that still runs or ended at `after` or later], whether all
     could be read).
 
     Add to `quiet` the names, not those made from commands, of which all events are earlier.
     """
-    if is_engine(options):
+    if options.is_engine:
         from solo.commands import remote
 
         runs = sorted(
-            remote.collect_runs(options["via"], names), key=lambda pair: (pair[1].start, pair[0])
+            remote.collect_runs(options.where, names), key=lambda pair: (pair[1].begin, pair[0])
         )
         return [make_row(name, run, None) for name, run in runs if run.time >= after], True
     found, complete, origin = [], True, read_origin()
     for name in names:
-        complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete
-    for name, history in find_histories(options.get("dir"), names, after):
+        complete = not report_unknown(name, options.at(FILE), "show") and complete
+    for name, history in find_histories(options.dir, names, after):
         try:
             if isinstance(history, SoloError):
                 raise history
@@ -151,136 +146,142 @@ def collect(
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])], complete
+    return sorted(found, key=lambda row: row.time), complete
 
 
 def list_rows(
-    name: str, history: Any, options: dict[str, Any], origin: Any, after: float = 0.0
-) -> list[Any]:
-    """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is
-    refused.
-    """
+    name: str, history: History, options: Asked, origin: Origin, after: float = 0.0
+) -> list[RunRow]:
+    """Return the rows of one name. Raise SoloError if its queue or journal is refused."""
     states, rows, again = {}, [], None
     if after or any(one.event == STARTED for one in history.list_runs()):
-        states = visit_queue(name, {**options, "via": FILE}, find_states, origin)
+        # By pids: the token of a run at an engine names no ticket.
+        holds = visit_queue(name, options.at(FILE), lambda queue: find_holds(name, queue), origin)
+        states = {hold.pids: state for hold, state in holds.items()}
     # A run that began before its part of the journal may still be running.
     if after and states.keys() - {(one.launcher, one.child) for one in history.events}:
-        history = find_history(options.get("dir"), name)
+        history = find_history(options.dir, name)
     for one in history.list_runs():
-        state = states.get((one.launcher, one.child)) if one.event == STARTED else None
+        state = states.get((one.launcher, one.child or 0)) if one.event == STARTED else None
         if one.event == STARTED and state is None:  # it may have ended since we read the journal
-            again = again or {
-                run.token: run for run in find_history(options.get("dir"), name).list_runs()
-            }
+            again = again or {run.token: run for run in find_history(options.dir, name).list_runs()}
             one = again.get(one.token, one)
         if state is not None or one.time >= after:
-            rows.append((one.start or one.time, make_row(name, one, state)))
+            rows.append(make_row(name, one, state))
     return rows
 
 
-def find_states(queue: Any) -> dict[tuple[int, int], Any]:
-    """Return {(launcher, child): state} of the holds in `queue`: the token of a run at an engine
-    names no ticket.
+def find_holds(name: str, queue: Queue | None) -> dict[Held, str]:
+    """Return {a Held of the queue of a name: whether it lives or is an orphan}. A damaged ticket
+    hides the others.
     """
+    found: dict[Held, str] = {}
     if queue is None:
-        return {}
+        return found
     try:
-        holds = [
-            (hold.record, ORPHANED if is_orphaned(hold) else hold.state)
-            for hold in list_holds(queue)
-        ]
-        return {
-            (record.outermost[0], record.child[0]): state
-            for record, state in holds
-            if record and record.child
-        }
+        for hold in list_holds(queue):
+            record = hold.record
+            if record is None or record.child is None or record.claim.mode in INTENTIONS:
+                continue  # the last is a hold of a nested name, in whose history the run is
+            if record.is_pair and queue.shorten(name) != record.names[0]:
+                continue  # the run is in the history of the first name
+            words = quote_words(record.command, FIELD_LIMIT)
+            held = Held(record.since, words, (record.outermost[0], record.child[0]))
+            found[held] = ORPHANED if is_orphaned(hold) else hold.state
     except SoloError:
-        return {}  # a damaged ticket: the outcome is unknown
+        pass
+    return found
 
 
-def was_kept(one: Any) -> bool:
+def was_kept(one: Run) -> bool:
     """Return whether solo hold acquired the name: its launcher has ended then."""
     return one.is_kept and one.event in (STARTED, ENDED)
 
 
-def name_outcome(one: Any, state: Any) -> str:
+def name_outcome(one: Run, state: str | None) -> str:
     if was_kept(one):
         return RELEASED if one.event == ENDED else HELD if state else LEFT
     if one.event == STARTED:
         return {LIVE: RUNNING, ORPHANED: ORPHANED, None: UNKNOWN}[state]
     if one.event == ENDED:
-        return name_end(one.code, one.is_timed_out, one.is_lost)
+        return name_end(one.code or 0, one.is_timed_out, one.is_lost)
     return decode(one.event)
 
 
-def make_row(name: str, one: Any, state: Any) -> dict[str, Any]:
-    """Return a row as --json prints it; `state` is that of a hold that still runs, else None."""
-    is_end = one.event == ENDED
-    return {
-        "name": name,
-        "outcome": name_outcome(one, state),
-        "time": format_time(one.start or one.time),
-        "end": format_time(one.time) if is_end else None,
-        "waited": one.waited,
-        "ran": one.ran if state is None else round(max(0.0, time() - one.start), 3),
-        "code": one.code if is_end and one.code >= 0 else None,
-        "signal": -one.code if is_end and one.code < 0 else None,
-        "reason": one.why,
-        "names": one.names,
-        **describe_claim(one, one.slot),
-        "token": one.token,
-        "launcher": None if was_kept(one) else one.launcher,
-        "child": one.child,
-        "user": one.user or find_user(one.uid),
-        "host": one.host,
-        "command": [decode(word) for word in one.command],
-        "note": one.note or None,
-    }
+def make_row(name: str, one: Run, state: str | None) -> RunRow:
+    """Return the row of a run; `state` is that of a hold that still runs, else None."""
+    is_end, code = one.event == ENDED, one.code or 0
+    return RunRow(
+        name,
+        name_outcome(one, state),
+        one.begin,
+        one.time if is_end else None,
+        one.waited,
+        one.ran if state is None else round(max(0.0, time() - one.begin), 3),
+        code if is_end and code >= 0 else None,
+        -code if is_end and code < 0 else None,
+        one.why,
+        one.names,
+        *describe_claim(one, one.slot),
+        token=one.token,
+        launcher=None if was_kept(one) else one.launcher,
+        child=one.child,
+        user=one.user or find_user(one.uid),
+        host=one.host,
+        command=[decode(word) for word in one.command],
+        note=one.note or None,
+    )
 
 
-def make_table(rows: list[Any], via: str | None = None) -> tuple[Any, Any]:
-    return make_list(COLUMNS, rows, via, **CELLS)
+def make_table(rows: list[RunRow], via: str | None = None) -> tuple[list[str], list[list[object]]]:
+    return make_list(COLUMNS, rows, CELLS, via)
 
 
-def format_outcome(row: dict[str, Any]) -> str:
-    return describe_outcome(row["outcome"], row["code"] or -(row["signal"] or 0))
+def format_start(row: RunRow) -> str:
+    return strftime("%F %T", localtime(row.time))
 
 
-CELLS: dict[str, Any] = {
-    "TIME": lambda row: row["time"].replace("T", " ")[: len("2026-01-31 23:59:59")],
+def format_outcome(row: RunRow | JobRow) -> str:
+    return describe_outcome(row.outcome or "", row.code or -(row.signal or 0))
+
+
+CELLS: Cells[RunRow] = {
+    "TIME": format_start,
     "OUTCOME": format_outcome,
-    "WAITED": lambda row: format_span(row["waited"]),
-    "RAN": lambda row: format_span(row["ran"]),
-    "PID": lambda row: (
-        row["child"] if row["outcome"] == ORPHANED else row["launcher"] or row["child"]
-    ),
-    "USER": lambda row: row["user"],
-    "COMMAND": lambda row: format_reason(row) or " ".join(row["command"]),
+    "WAITED": lambda row: format_span(row.waited),
+    "RAN": lambda row: format_span(row.ran),
+    "PID": lambda row: row.pid,
+    "USER": lambda row: row.user,
+    "COMMAND": lambda row: format_reason(row) or " ".join(row.command),
 }
 
 
-def format_reason(row: dict[str, Any]) -> str:
+def format_reason(row: RunRow) -> str:
     """Return why nothing ran, without the words that the columns NAME and OUTCOME already have."""
-    return (row["reason"] or "").removeprefix(f"{row['name']}: ").removeprefix("busy: ")
+    return (row.reason or "").removeprefix(f"{row.name}: ").removeprefix("busy: ")
 
 
 # --- on a terminal--------------------------------------------------------------------------------
 
 
 def print_picture_and_table(
-    console: Any, rows: list[Any], after: float, via: str | None = None, quiet: Sequence[str] = ()
+    console: Console,
+    rows: list[RunRow],
+    after: float,
+    via: str | None = None,
+    quiet: Sequence[str] = (),
 ) -> None:
     """Print a picture of all rows, and below it a table of the last ones that fit on the terminal.
 
     In the picture the `quiet` names have a row too: the job that did not run.
     """
-    runs = [row for row in rows if row["outcome"] != decode(UNNOTIFIED)]
-    names = list(dict.fromkeys([*[row["name"] for row in reversed(runs)], *quiet]))
+    runs = [row for row in rows if row.outcome != decode(UNNOTIFIED)]
+    names = list(dict.fromkeys([*[row.name for row in reversed(runs)], *quiet]))
     drawn = names[: max(LEAST_NAMES, console.height - LEAST_ROWS - OTHER_LINES)]
     room = max(LEAST_ROWS, console.height - len(drawn) - OTHER_LINES)
     columns, cells = make_table(rows[-room:], via)
     if runs:
-        runs = [row for row in runs if row["name"] in drawn]
+        runs = [row for row in runs if row.name in drawn]
         quiet = [name for name in quiet if name in drawn]
         picture = make_picture(runs, after, time(), console.width, console.encoding, quiet)
         console.print(picture, no_wrap=True, overflow="crop")
@@ -311,25 +312,25 @@ MARKS, ASCII_MARKS = " ━○✗", " =ox"
 MARK_STYLES = ("", "green", "yellow", "bold red")
 
 
-def find_styles(rows: list[Any]) -> dict[str, Any]:
+def find_styles(rows: list[RunRow]) -> dict[str, str]:
     """Return the style of each text in the column OUTCOME."""
-    return {format_outcome(row): STYLES.get(row["outcome"], "red") for row in rows}
+    return {format_outcome(row): STYLES.get(row.outcome, "red") for row in rows}
 
 
-def find_trends(rows: list[Any]) -> dict[str, str]:
+def find_trends(rows: list[RunRow]) -> dict[str, str]:
     """Return {name: `59m; 40m a month ago`} of the names whose runs now take plainly longer, or
     less long, than at first.
     """
-    by_name: dict[str, list[Any]] = {}
+    by_name: dict[str, list[RunRow]] = {}
     for row in rows:
-        if row["outcome"] == OK:
-            by_name.setdefault(row["name"], []).append(row)
+        if row.outcome == OK:
+            by_name.setdefault(row.name, []).append(row)
     trends = {}
     for name, mine in by_name.items():
-        first, last = [sorted(row["ran"] for row in part) for part in (mine[:TREND], mine[-TREND:])]
-        apart = read_time(mine[-1]["time"]) - read_time(mine[0]["time"])
+        first, last = [list_spans(part) for part in (mine[:TREND], mine[-TREND:])]
+        apart = mine[-1].time - mine[0].time
         is_plain = first[0] > last[-1] or last[0] > first[-1]
-        before, now = find_percentile(first, 50), find_percentile(last, 50)
+        before, now = [find_percentile(spans, 50) or 0.0 for spans in (first, last)]
         if len(mine) >= 2 * TREND and is_plain and max(before, now) > STEEP * min(before, now):
             trends[name] = (
                 f"{format_rough(now)}; {format_rough(before)} {format_duration(apart)} ago"
@@ -338,20 +339,26 @@ def find_trends(rows: list[Any]) -> dict[str, str]:
 
 
 def make_picture(
-    rows: list[Any], after: float, now: float, width: int, encoding: str, quiet: Sequence[str] = ()
+    rows: list[RunRow],
+    after: float,
+    now: float,
+    width: int,
+    encoding: str,
+    quiet: Sequence[str] = (),
 ) -> Any:
     """Return a line per name: bars for its runs, marks for skips and failures, and how long its
     runs took.
 
     The `quiet` names have no row.
     """
+
     from rich.text import Text
 
-    by_name: dict[str, list[Any]] = {}
+    by_name: dict[str, list[RunRow]] = {}
     for row in rows:
-        by_name.setdefault(row["name"], []).append(row)
+        by_name.setdefault(row.name, []).append(row)
     by_name.update({name: [] for name in quiet})
-    begin = max(after, min(read_time(row["time"]) for row in rows))
+    begin = max(after, min(row.time for row in rows))
     marks = MARKS if encoding.lower().startswith("utf") else ASCII_MARKS
     stats = {name: make_stats(mine) for name, mine in by_name.items()}
     titles = ("RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX")
@@ -376,43 +383,40 @@ def make_picture(
     return Text("\n").join(lines)
 
 
-def join(cells: Any, widths: list[Any]) -> str:
+def join(cells: Iterable[str], widths: list[int]) -> str:
     return "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths))
 
 
-def read_time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-def draw(rows: list[Any], begin: float, now: float, cells: int) -> list[Any]:
+def draw(rows: list[RunRow], begin: float, now: float, cells: int) -> list[int]:
     """Return the mark of each of `cells` equal spans between `begin` and `now`."""
     marks = [NOTHING] * cells
     scale = cells / max(now - begin, 0.001)
     for row in rows:
-        start = read_time(row["time"])
-        ends = start, start + (row["ran"] or 0)
+        ends = row.time, row.time + (row.ran or 0)
         first, last = [min(cells - 1, max(0, int((seconds - begin) * scale))) for seconds in ends]
         for at in range(first, last):
             marks[at] = max(marks[at], RUN)
-        mark = SKIP if row["outcome"] == "skipped" else FAILURE if row["outcome"] in BAD else RUN
+        mark = SKIP if row.outcome == "skipped" else FAILURE if row.outcome in BAD else RUN
         marks[last] = max(marks[last], mark)
     return marks
 
 
-def make_stats(rows: list[Any]) -> list[Any]:
+def make_stats(rows: list[RunRow]) -> list[str]:
     """Return the cells beside the picture of one name: runs, failures, skips, and percentiles of
     the durations.
     """
-    spans, outcomes = (
-        sorted(row["ran"] for row in rows if row["end"]),
-        [row["outcome"] for row in rows],
-    )
+    spans = list_spans([row for row in rows if row.end])
+    outcomes = [row.outcome for row in rows]
     skips, failures = outcomes.count("skipped"), sum(outcome in BAD for outcome in outcomes)
     counts = map(str, (len(rows) - skips - outcomes.count("refused"), failures, skips))
     return [*counts, *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
 
 
-def find_percentile(ordered: list[Any], percent: int) -> Any:
+def list_spans(rows: list[RunRow]) -> list[float]:
+    return sorted(row.ran for row in rows if row.ran is not None)
+
+
+def find_percentile(ordered: list[float], percent: int) -> float | None:
     """Return the smallest value that `percent` of all do not exceed (nearest rank), None if there
     are none.
     """

@@ -4,25 +4,61 @@ from __future__ import annotations
 
 import posix
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
-from solo.argv import is_engine
 from solo.directories import Directory, find_base, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
 from solo.history.names import find_files
-from solo.identity import read_origin
+from solo.identity import Origin, read_origin
 from solo.journal_files import open_place
-from solo.kernel import close, decode, say
+from solo.kernel import FOREVER, close, decode, say
 from solo.modes import MODES
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
-from solo.tickets import LIVE, ORPHANED, FileQueue, is_published
+from solo.tickets import LIVE, ORPHANED, FileQueue, Queue, Ticket, is_published
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Result = TypeVar("Result")
+    OpenOne = Callable[..., Directory]  # open_names, or open_place of the journals
 
 MOST_COMPARED = 5000  # to compare with an unknown one
+
+
+class Asked:
+    """The options of a subcommand: those that were typed, or set by the environment."""
+
+    dir: str | None = None
+    via: str | None = None
+    json = null = captured = failed = waiting = allow_unknown = generated = False
+    crontab = unit = fix = False
+    since = 0.0
+    limit: int | None = None
+    timeout = FOREVER
+    within: tuple[float | None, float | None] = (None, None)
+    kill_after: float | None = None
+    history: float | None = None  # seconds
+    output: str | None = None
+    pid: int | None = None
+
+    def __init__(self, **typed: object) -> None:
+        vars(self).update(typed)
+
+    def at(self, via: str) -> Asked:
+        """Return the same options for another backend."""
+        return Asked(**{**vars(self), "via": via})
+
+    @property
+    def where(self) -> str:
+        return self.via or FILE
+
+    @property
+    def is_engine(self) -> bool:
+        return self.where not in LOCAL_BACKENDS
 
 
 def check_via(where: str) -> None:
@@ -33,18 +69,18 @@ def check_via(where: str) -> None:
         find_target(where)
 
 
-def open_queue(name: str, options: dict[str, Any], origin: Any) -> Any:
+def open_queue(name: str, options: Asked, origin: Origin) -> Queue | None:
     """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is
     refused.
     """
-    via = options.get("via", FILE)
+    via = options.where
     check_via(via)
     if via == SOCKET:
         from solo.contention.sockets import SocketQueue
 
         return SocketQueue(name, origin)
     try:
-        base = open_base(find_base(options.get("dir")), options.get("dir"))
+        base = open_base(find_base(options.dir), options.dir)
         return FileQueue(open_below(base, split_name(name)), origin, base.path)
     except FileNotFoundError:
         return None
@@ -60,8 +96,8 @@ def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: An
     from solo.acquire import acquire_names
     from solo.contention.judge import Nowhere, Rehearsal
 
-    def open_name(base: Directory | None, name: str, origin: Any) -> Any:
-        queue = open_queue(name, {"dir": plan.dir, "via": plan.via}, origin)
+    def open_name(base: Directory | None, name: str, origin: Origin) -> Queue:
+        queue = open_queue(name, Asked(dir=plan.dir, via=plan.via), origin)
         if queue is None:
             queue = Nowhere(origin)
             if base and check:
@@ -71,8 +107,10 @@ def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: An
     return acquire_names(wanted, plan, watch, [], open_name, None, Rehearsal, find_place)
 
 
-def read_skips(queue: Any) -> dict[str, Any]:
+def read_skips(queue: Queue | None) -> dict[str, int]:
     """Return the skips in a row by mode, without the modes that have none."""
+    if not isinstance(queue, FileQueue):
+        return {}
     try:
         queue.gate.read_unlocked()
         return {mode: count for mode, count in zip(MODES, queue.gate.read_skips()) if count}
@@ -109,30 +147,26 @@ def check_units(words: list[str], flags: list[str], directory: str | None) -> No
                 )
 
 
-def check_known(name: str, options: dict[str, Any], verb: str) -> None:
+def check_known(name: str, options: Asked, verb: str) -> None:
     """Raise SoloError if `name` left no traces: it may be mistyped, or another user's. All are
     known without files.
     """
-    if (
-        options.get("via", FILE) != FILE
-        or "allow_unknown" in options
-        or has_traces(name, options.get("dir"))
-    ):
+    if options.where != FILE or options.allow_unknown or has_traces(name, options.dir):
         return
     from difflib import get_close_matches
 
-    near = get_close_matches(name, islice(list_known(options.get("dir")), MOST_COMPARED), 1)
+    near = get_close_matches(name, islice(list_known(options.dir), MOST_COMPARED), 1)
     remedy = ""
     if near:
         remedy = f" (did you mean {near[0]}?)"
-    elif not options.get("dir"):
+    elif not options.dir:
         remedy = " (another user has other names)"
     elif verb in ("wait for", "stop"):
         remedy = " (--allow-unknown treats it as free)"
     raise SoloError(f"{name}: cannot {verb} it: not among the {describe_place(options)}{remedy}")
 
 
-def report_unknown(name: str, options: dict[str, Any], verb: str) -> bool:
+def report_unknown(name: str, options: Asked, verb: str) -> bool:
     """Print the error of check_known on stderr. Return True if there was one."""
     try:
         check_known(name, options, verb)
@@ -142,7 +176,9 @@ def report_unknown(name: str, options: dict[str, Any], verb: str) -> bool:
         return True
 
 
-def visit_queue(name: str, options: dict[str, Any], visit: Any, origin: Any = None) -> Any:
+def visit_queue(
+    name: str, options: Asked, visit: Callable[[Queue | None], Result], origin: Origin | None = None
+) -> Result:
     """Return what `visit` returns for the queue of `name`, or for None if the name was never used.
     Raises SoloError.
     """
@@ -154,17 +190,16 @@ def visit_queue(name: str, options: dict[str, Any], visit: Any, origin: Any = No
             queue.leave()
 
 
-def visit_queues(names: list[str], options: dict[str, Any], visit: Any) -> bool:
+def visit_queues(
+    names: list[str], options: Asked, visit: Callable[[str, Queue | None], bool]
+) -> bool:
     """Call `visit(name, queue or None)` for each name, and print errors. Return whether every visit
     returned True.
     """
     origin, complete = read_origin(), True
     for name in names:
         try:
-            complete = (
-                visit_queue(name, options, lambda queue, name=name: visit(name, queue), origin)
-                and complete
-            )
+            complete = visit_queue(name, options, partial(visit, name), origin) and complete
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
@@ -180,13 +215,13 @@ def open_names(directory: str | None, *names: str) -> Directory:
 
 
 def open_existing(
-    directory: str | None, open_one: Any = open_names, *names: str
+    directory: str | None, open_one: OpenOne = open_names, *names: str
 ) -> Directory | None:
     """Return what open_names, or open_place of the journals, returns, None if it is missing. Raises
     SoloError.
     """
     try:
-        return open_one(directory, *names)  # type: ignore[no-any-return]
+        return open_one(directory, *names)
     except FileNotFoundError:
         return None
 
@@ -225,28 +260,28 @@ def list_known(directory: str | None) -> Iterator[str]:
             close(base.fd)
 
 
-def describe_place(options: dict[str, Any]) -> str:
+def describe_place(options: Asked) -> str:
     """Return whose names the options mean: `names of alice, in /home/alice/.local/state/solo`."""
-    if is_engine(options):
+    if options.is_engine:
         return f"names at {describe_engine(options)}"
     user = find_user(posix.geteuid())
-    if options.get("via") == SOCKET:
+    if options.via == SOCKET:
         return f"names of {user}, by sockets"
-    return (
-        f"names in {options['dir']}"
-        if options.get("dir")
-        else f"names of {user}, in {find_base(None)}"
-    )
+    return f"names in {options.dir}" if options.dir else f"names of {user}, in {find_base(None)}"
 
 
-def describe_engine(options: dict[str, Any]) -> str:
+def describe_engine(options: Asked) -> str:
     """Return the URL of --via, without secrets."""
     from solo.engines.targets import find_target
 
-    return find_target(options["via"]).shown
+    return find_target(options.where).shown
 
 
-def open_living(queue: Any, wanted: Any = is_published, key: Any = None) -> Iterator[Any]:
+def open_living(
+    queue: Queue,
+    wanted: Callable[[str], bool] = is_published,
+    key: Callable[[str], tuple[bool, str]] | None = None,
+) -> Iterator[Ticket]:
     """Yield the living tickets whose files are `wanted`, by `key`, else holds first. The caller
     closes them.
     """

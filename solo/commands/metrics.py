@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from solo import __version__
-from solo.argv import is_engine
-from solo.commands.list import collect
-from solo.commands.lookup import describe_engine, read_skips, visit_queue
+from solo.commands.list import collect, report_absent
+from solo.commands.lookup import Asked, describe_engine, read_skips, visit_queue
 from solo.commands.states import Job, examine_all, is_passing, read_clock
 from solo.directories import find_base
 from solo.errors import SoloError, Unreachable, UsageError
@@ -27,8 +26,10 @@ from solo.journal_files import is_same
 from solo.kernel import say
 from solo.modes import SLOTS
 from solo.options import FILE
+from solo.text.rows import Row
 from solo.text.users import find_user
 from solo.text.width import clean
+from solo.tickets import Ticket
 
 MODE = 0o644  # of a new file: its reader is another user
 STATE = "solo_job_state"
@@ -67,19 +68,16 @@ FAMILIES = (
 # fmt: on
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print the metrics, or replace the file of --output. Return 125 if a name cannot be read or an
     engine refuses us; the others are there.
     """
     samples, generated, complete = collect_samples(options, names)
     # A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
-    common = {
-        "dir": os.path.abspath(find_base(options.get("dir"))),
-        "user": find_user(os.geteuid()),
-    }
+    common = {"dir": os.path.abspath(find_base(options.dir)), "user": find_user(os.geteuid())}
     text = format_metrics(samples, generated, common)
-    if "output" in options:
-        write_atomically(options["output"], text)
+    if options.output is not None:
+        write_atomically(options.output, text)
     elif sys.stdout.isatty():
         print("\n".join(map(clean, text.splitlines())))
     else:
@@ -87,7 +85,7 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     return 0 if complete else SoloError.status
 
 
-def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...]:
+def collect_samples(options: Asked, names: list[str]) -> tuple[Any, ...]:
     """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all
     could be read).
     """
@@ -99,13 +97,13 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
             say(text)
         reported.add(text)
 
-    def visit(row: Any, ticket: Any) -> None:
+    def visit(row: Row, ticket: Ticket) -> None:
         if ticket.record is not None and ticket.record.is_generated:
-            generated.add(row["name"])
+            generated.add(row.name)
 
     nothing = {"solo_held": 0, "solo_waiting": 0}
-    held = nothing if options.get("via", FILE) == FILE else {}  # else no ticket of a file is read
-    for name, job in examine_all({"dir": options.get("dir")}, names, clock):
+    held = nothing if options.where == FILE else {}  # else no ticket of a file is read
+    for name, job in examine_all(Asked(dir=options.dir), names, clock):
         if isinstance(job, SoloError):
             report(f"{name}: {job}")
             readable = readable and not names and isinstance(job, ForeignName)
@@ -119,22 +117,19 @@ def collect_samples(options: dict[str, Any], names: list[str]) -> tuple[Any, ...
             samples[name, FILE] = mine
     rows, complete = collect_rows(samples, options, names, report, visit)
     for row in rows:
-        add_row(samples.setdefault((row["name"], row["via"]), {**nothing}), row, clock.now)
-    return samples, generated, complete and readable
+        add_row(samples.setdefault((row.name, row.via), {**nothing}), row, clock.now)
+    unknown = report_absent(names, [name for name, _ in samples], options, "show")
+    return samples, generated, complete and readable and not unknown
 
 
 def collect_rows(
-    samples: dict[tuple[str, str], Any],
-    options: dict[str, Any],
-    names: list[str],
-    report: Any,
-    visit: Any,
+    samples: dict[tuple[str, str], Any], options: Asked, names: list[str], report: Any, visit: Any
 ) -> Any:
     """Return what `collect` does. Of an engine that fails there are no rows, but a sample of no
     name.
     """
-    directory, via = options.get("dir"), options.get("via")
-    if not is_engine(options):
+    directory, via = options.dir, options.via
+    if not options.is_engine:
         # Sockets belong to no directory: else each file of one collector had the same series.
         if via is None and directory and not is_same(find_base(directory), find_base(None)):
             via = FILE
@@ -181,31 +176,26 @@ def count_runs(job: Job) -> dict[str, Any]:
     return mine
 
 
-def count_skips(name: str, options: dict[str, Any], origin: Any) -> int:
+def count_skips(name: str, options: Asked, origin: Any) -> int:
     """Return the skips in a row that the gate counts, as `solo show` prints them; 0 if it cannot be
     read.
     """
     try:
-        skips = visit_queue(
-            name,
-            {"dir": options.get("dir")},
-            lambda queue: read_skips(queue) if queue else {},
-            origin,
-        )
+        skips = visit_queue(name, Asked(dir=options.dir), read_skips, origin)
         return sum(skips.values())
     except SoloError:
         return 0  # listing the tickets reports it
 
 
-def add_row(mine: dict[str, Any], row: dict[str, Any], now: float) -> None:
+def add_row(mine: dict[str, Any], row: Row, now: float) -> None:
     """Add a ticket, a row of `solo list`, to the samples of its name."""
-    is_held = row["state"] != "waiting"
+    is_held = not row.is_waiting
     mine["solo_held" if is_held else "solo_waiting"] += 1
-    if row["mode"] == "slots":
-        mine["solo_slots"] = max(row["slots"], mine.get("solo_slots", 0))
-        mine["solo_slots_taken"] = mine.get("solo_slots_taken", 0) + row["take"] * is_held
-    if is_held and row["since"] is not None:
-        age = round(max(0.0, now - row["since"]), 3)
+    if row.slots is not None and row.take is not None:
+        mine["solo_slots"] = max(row.slots, mine.get("solo_slots", 0))
+        mine["solo_slots_taken"] = mine.get("solo_slots_taken", 0) + row.take * is_held
+    if is_held and row.since is not None:
+        age = round(max(0.0, now - row.since), 3)
         mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
 
 

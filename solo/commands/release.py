@@ -4,8 +4,7 @@ import posix
 from _signal import SIGTERM
 from time import time
 
-from solo.argv import is_engine
-from solo.commands.lookup import open_queue, report_unknown, visit_queues
+from solo.commands.lookup import Asked, open_queue, report_unknown, visit_queues
 from solo.errors import SoloError, UsageError
 from solo.identity import find_pid, walk_parents
 from solo.journal import Journal, format_token
@@ -17,12 +16,11 @@ from solo.process.owners import describe_pid
 from solo.process.tree import end
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
-from solo.tickets import FileQueue, Ticket
+from solo.tickets import FileQueue, Queue, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from solo.identity import Process
 
@@ -30,12 +28,12 @@ NOT_KEPT = "not held by solo hold"
 MOST_PIDS = 10  # in a message
 
 
-def run(options: "dict[str, Any]", names: "list[str]") -> int:
+def run(options: "Asked", names: "list[str]") -> int:
     """Release the kept hold of each name, or its dead ones at an engine. Return 125 if one was not
     released.
     """
-    if "via" in options:
-        if not is_engine(options):
+    if options.via is not None:
+        if not options.is_engine:
             raise UsageError(
                 "release --via: not an engine (without --via, release works with files)"
             )
@@ -77,11 +75,11 @@ class KeptHold:
             raise SoloError(f"cannot release it: {error.strerror}") from None
 
 
-def release(name: str, queue: "FileQueue | None", options: "dict[str, Any]") -> bool:
+def release(name: str, queue: "Queue | None", options: "Asked") -> bool:
     """Release the kept hold of one name, and those of its parents that only it needs. Raises
     SoloError.
     """
-    if queue is None:
+    if not isinstance(queue, FileQueue):
         raise SoloError(NOT_KEPT)
     hold = choose(name, queue, options)
     names, claim = hold.record.names, hold.record.claim
@@ -96,7 +94,7 @@ def release(name: str, queue: "FileQueue | None", options: "dict[str, Any]") -> 
     for part, needs in reversed(plan_claims([name], claim)):
         if part not in needed and needs.mode in INTENTIONS:
             visit_same(part, options, hold, KeptHold.remove)
-    append_journal(name, hold, options.get("dir"))
+    append_journal(name, hold, options.dir)
     descriptor = hold.record.descriptor
     try:
         if descriptor is not None and find_pid(
@@ -121,7 +119,7 @@ def append_journal(name: str, hold: KeptHold, directory: "str | None") -> None:
 
 
 def visit_same(
-    name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Callable[[KeptHold], None]"
+    name: str, options: "Asked", hold: KeptHold, visit: "Callable[[KeptHold], None]"
 ) -> bool:
     """Call `visit` with the kept hold of `name` from the same call as `hold`. Return False if there
     is none.
@@ -130,7 +128,7 @@ def visit_same(
         queue = open_queue(name, options, hold.queue.origin)
     except SoloError:
         return False  # refused, or no valid name: a record can be written by another user
-    if queue is None:
+    if not isinstance(queue, FileQueue):
         return False
     try:
         for other in find_kept(queue, list_holds(queue)):
@@ -142,7 +140,7 @@ def visit_same(
         queue.leave()
 
 
-def is_kept(name: str, options: "dict[str, Any]", hold: KeptHold) -> bool:
+def is_kept(name: str, options: "Asked", hold: KeptHold) -> bool:
     """Return whether `name` still has a kept hold from the same call as `hold`."""
     return visit_same(name, options, hold, lambda _: None)
 
@@ -154,7 +152,7 @@ def find_kept(queue: "FileQueue", holds: "list[Ticket]") -> "list[KeptHold]":
 
 
 def explain_others(
-    name: str, options: "dict[str, Any]", holds: "list[Ticket]", found: "list[KeptHold]"
+    name: str, options: "Asked", holds: "list[Ticket]", found: "list[KeptHold]"
 ) -> str:
     """Return what to add to NOT_KEPT: who else holds the name, or which name nested in it is kept
     by one of `found`.
@@ -169,11 +167,11 @@ def explain_others(
     return f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""
 
 
-def choose(name: str, queue: "FileQueue", options: "dict[str, Any]") -> KeptHold:
+def choose(name: str, queue: "FileQueue", options: "Asked") -> KeptHold:
     """Return the kept hold of --pid, else of the nearest ancestor, else the user's only one. Raises
     SoloError.
     """
-    pid = options.get("pid")
+    pid = options.pid
     holds = list_holds(queue)
     found = find_kept(queue, holds)
     kept = [hold for hold in found if hold.record.claim.mode not in INTENTIONS]

@@ -9,10 +9,12 @@ from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
-from solo.engines.engine import INVALID_ANSWER, Gone
+from solo.commands.lookup import Asked
+from solo.engines.engine import INVALID_ANSWER, Entry, Gone, Renewal
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import (
     Contender,
+    Engine,
     Wait,
     count_waiters,
     describe_entries,
@@ -22,11 +24,11 @@ from solo.engines.queue import (
 from solo.engines.targets import open_engine
 from solo.errors import SoloError, UsageError
 from solo.history.names import is_within
-from solo.history.reader import parse
-from solo.kernel import FOREVER, read_boot_clock, say
+from solo.history.reader import Run, parse
+from solo.kernel import read_boot_clock, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim, plan_claims
 from solo.text.describe import cut_command, describe_self, format_duration, format_span
-from solo.text.tables import NO_LEASE, describe_claim
+from solo.text.rows import Row, make_entry_row
 from solo.text.width import print_clean
 
 LOOK_AGAIN = 0.25  # seconds
@@ -34,7 +36,7 @@ SAMPLES = 5  # calls, for the latency
 
 
 @contextmanager
-def look(via: str, is_view: bool = True) -> Iterator[Any]:
+def look(via: str, is_view: bool = True) -> Iterator[Engine]:
     """Yield the engine, connected. Raise Unreachable, SoloError."""
     engine = open_engine(via, Terms(TTL))
     engine.is_view = is_view
@@ -51,7 +53,7 @@ def look(via: str, is_view: bool = True) -> Iterator[Any]:
             engine.close()
 
 
-def collect(via: str, names: list[str]) -> list[Any]:
+def collect(via: str, names: list[str]) -> list[Row]:
     """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
         entries = [entry for entry in engine.list_entries() if is_within(entry.name, names)]
@@ -63,27 +65,11 @@ def collect(via: str, names: list[str]) -> list[Any]:
             if not (entry.is_held and entry.record.claim.mode in INTENTIONS)
         ]
         return [
-            {**make_row(entry, engine.where), **make_renewal_fields(engine, entry)}
-            for entry in listed
+            make_entry_row(entry, engine.where, find_renewal(engine, entry)) for entry in listed
         ]
 
 
-def make_renewal_fields(engine: Any, entry: Any) -> dict[str, Any]:
-    """Return the fields of a row that say when its lease was renewed; `silent` is the text if that
-    is too long ago.
-    """
-    renewal = find_renewal(engine, entry)
-    if renewal is None:
-        return NO_LEASE
-    silent = renewal.describe() if renewal.is_late else None
-    return {
-        "renewed_ago": round(renewal.age, 1),
-        "free_in": round(renewal.left, 1),
-        "silent": silent,
-    }
-
-
-def collect_runs(via: str, names: list[str]) -> list[Any]:
+def collect_runs(via: str, names: list[str]) -> list[tuple[str, Run]]:
     """Return [(name, Run)] of the outcomes of `names` and of the names nested in them, or all, by
     this host's clock.
     """
@@ -92,35 +78,18 @@ def collect_runs(via: str, names: list[str]) -> list[Any]:
             raise SoloError(
                 f"{engine.where}: cannot keep a history (etcd, ZooKeeper, Redis and PostgreSQL can)"
             )
-        wanted: list[Any] = names or [None]
+        wanted: list[str | None] = [*names] or [None]
         found = dict.fromkeys(pair for name in wanted for pair in engine.read_outcomes(name))
         skew = engine.skew
-    runs = [(name, run) for name, text in found for run in parse(name, text)[1] if run.start]
-    for _, run in runs:
-        run.time, run.start = run.time - skew, run.start - skew
-    return runs
+    return [
+        (name, run._replace(time=run.time - skew, start=run.start - skew))
+        for name, text in found
+        for run in parse(name, text)[1]
+        if run.start
+    ]
 
 
-def make_row(entry: Any, where: str) -> dict[str, Any]:
-    record = entry.record
-    return {
-        "name": entry.name,
-        "state": "held" if entry.is_held else "waiting",
-        **describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-        **{
-            key: getattr(record, key) or None
-            for key in ("launcher", "child", "since", "user", "host")
-        },
-        "command": list(record.command),
-        "note": record.note or None,
-        "via": where,
-        "ticket": entry.number,
-        "claims": {},
-        "directory": None,
-    }
-
-
-def find_renewal(engine: Any, entry: Any) -> Any:
+def find_renewal(engine: Engine, entry: Entry) -> Renewal | None:
     """Return when the lease of an entry was renewed, or None if the engine does not say that, or
     not to us.
     """
@@ -129,13 +98,10 @@ def find_renewal(engine: Any, entry: Any) -> Any:
     return None
 
 
-def wait(options: dict[str, Any], names: list[str]) -> int:
+def wait(options: Asked, names: list[str]) -> int:
     """Do as commands.wait.run does, but poll the engine."""
-    deadline, claims = (
-        monotonic() + options.get("timeout", FOREVER),
-        plan_claims(names, Claim(EXCLUSIVE)),
-    )
-    with look(options["via"]) as engine:
+    deadline, claims = (monotonic() + options.timeout, plan_claims(names, Claim(EXCLUSIVE)))
+    with look(options.where) as engine:
         while busy := [
             (part, found)
             for part, claim in claims
@@ -145,7 +111,7 @@ def wait(options: dict[str, Any], names: list[str]) -> int:
                 part, in_the_way = busy[0]
                 error = make_busy(in_the_way)
                 error.shown = part
-                error.waited = format_span(options["timeout"]) if options["timeout"] else ""
+                error.waited = format_span(options.timeout) if options.timeout else ""
                 raise error
             sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
     return 0
@@ -173,25 +139,25 @@ def rehearse(hold: Any, once: Any, watch: Any) -> None:
         hold.engine = engine
         if once is not None:
             once.add(hold)
-        engine.acquire = lambda *words: Onlooker(engine, *words).acquire()
+        engine.acquire = lambda *words: Onlooker(engine, *words).acquire()  # type: ignore[assignment, method-assign]
         hold.acquire_all(Wait(hold.plan.deadline, watch, most=hold.plan.max_waiting))
 
 
-def stop(options: dict[str, Any], names: list[str]) -> int:
+def stop(options: Asked, names: list[str]) -> int:
     """Do as commands.stop.run does. Each launcher ends its command after the next renewal of its
     lease.
     """
-    if "kill_after" in options:
+    if options.kill_after is not None:
         raise UsageError(
             "stop cannot use --kill-after with an engine: the option of the holder's launcher "
             "counts"
         )
-    with look(options["via"]) as engine:
-        complete = [stop_name(engine, name, "waiting" in options) for name in names]
+    with look(options.where) as engine:
+        complete = [stop_name(engine, name, options.waiting) for name in names]
     return 0 if all(complete) else SoloError.status
 
 
-def stop_name(engine: Any, name: str, with_waiting: bool) -> bool:
+def stop_name(engine: Engine, name: str, with_waiting: bool) -> bool:
     """Ask the launchers of one name to end, and print each end. Return False if one could not be
     asked.
     """
@@ -209,7 +175,7 @@ def stop_name(engine: Any, name: str, with_waiting: bool) -> bool:
     return complete
 
 
-def ask_to_end(engine: Any, name: str, with_waiting: bool) -> tuple[dict[str, str], bool]:
+def ask_to_end(engine: Engine, name: str, with_waiting: bool) -> tuple[dict[str, str], bool]:
     """Return ({key: description} of the entries whose launchers were asked, whether all could be
     asked).
     """
@@ -224,26 +190,27 @@ def ask_to_end(engine: Any, name: str, with_waiting: bool) -> tuple[dict[str, st
         else:
             engine.ask_to_end(entry, describe_self())
             asked[entry.key] = describe_owner(entry)
-            if silent := make_renewal_fields(engine, entry)["silent"]:
-                say(f"{name}: {asked[entry.key]} may be dead: {silent}")
+            renewal = find_renewal(engine, entry)
+            if renewal and renewal.is_late:
+                say(f"{name}: {asked[entry.key]} may be dead: {renewal.describe()}")
     return asked, complete
 
 
-def describe_owner(entry: Any) -> str:
+def describe_owner(entry: Entry) -> str:
     record = entry.record
     if record.launcher is None:
         return f"another program ({entry.key})"
     return f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
 
 
-def release(options: dict[str, Any], names: list[str]) -> int:
+def release(options: Asked, names: list[str]) -> int:
     """Remove the entries of each name that nobody renews. Return 125 if one has none."""
-    with look(options["via"], is_view=False) as engine:
+    with look(options.where, is_view=False) as engine:
         complete = [release_name(engine, name) for name in names]
     return 0 if all(complete) else SoloError.status
 
 
-def release_name(engine: Any, name: str) -> bool:
+def release_name(engine: Engine, name: str) -> bool:
     """Remove the entries of one name that nobody renews, and print their owners, or why there are
     none. Return whether there were.
     """
@@ -259,19 +226,19 @@ def release_name(engine: Any, name: str) -> bool:
     if not silent and not found:
         say(f"{name}: not held (names at {engine.where})")
     elif not silent:
-        entry, renewal = found[0]
+        entry, last = found[0]
         why, remedy = (
             "the engine does not say when it was renewed",
             "solo-engines(7) has the way by hand",
         )
-        if renewal:
-            why = f"it was renewed {format_duration(renewal.age)} ago"
+        if last:
+            why = f"it was renewed {format_duration(last.age)} ago"
             remedy = "solo stop ends it" if entry.record.launcher else "end that program"
         say(f"{name}: cannot release the lock of {describe_owner(entry)}: {why} ({remedy})")
     return bool(silent)
 
 
-def examine(via: str) -> Iterator[Any]:
+def examine(via: str) -> Iterator[tuple[str, str]]:
     """Yield (state, text) of each finding of `solo doctor`."""
     try:
         begin = read_boot_clock()

@@ -4,28 +4,17 @@ runs and its files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from posix import uname
-from time import time
+from time import localtime, strftime, time
 from typing import Any
 
-from solo.argv import is_engine
 from solo.commands import history
 from solo.commands.captured import list_last_lines
-from solo.commands.list import (
-    add_usual,
-    find_lost,
-    format_age,
-    format_mode,
-    format_pid,
-    format_user,
-    look_at,
-    make_table,
-    show_slot,
-    show_usual,
-)
+from solo.commands.list import CELLS, Cells, add_usual, find_lost, look_at, make_table, show_slot
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import (
+    Asked,
     describe_place,
     open_existing,
     read_skips,
@@ -34,137 +23,144 @@ from solo.commands.lookup import (
 )
 from solo.commands.states import describe_state, examine, read_clock
 from solo.errors import SoloError, describe_skips
-from solo.history.reader import find_history
-from solo.identity import read_origin
+from solo.history.reader import Day, find_history
+from solo.identity import Origin, read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, say
-from solo.options import FILE, SOCKET
+from solo.options import FILE
 from solo.process.tree import find_roots
-from solo.text.describe import format_duration, format_rough
-from solo.text.tables import format_json, format_time, format_times, make_row, print_rows
+from solo.text.describe import format_duration, format_rough, format_usual
+from solo.text.rows import DayRow, NameRow, ProcessRow, Row, make_row
+from solo.text.tables import Styles, format_json, format_time, print_rows
 from solo.text.width import print_clean
+from solo.tickets import FileQueue, Queue
 
 KIB = 1024
 LAST_RUNS = 5
 ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "name")  # of psutil
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print each name as text or JSON. Return 125 if one cannot be read or was never used."""
-    unknown, shown, origin = list[str](), list[dict[str, Any]](), read_origin()
+    unknown, shown, origin = list[str](), list[NameRow](), read_origin()
 
-    def show(name: Any, queue: Any) -> bool:
+    def show(name: str, queue: Queue | None) -> bool:
         errors: list[SoloError] = []
         shown.append(collect(name, queue, options, origin, errors.append))
         for error in errors:
             say(f"{name}: {error}")
         return not errors
 
-    if is_engine(options):
-        rows, complete = collect_rows(options.get("dir"), options["via"], names)
+    if options.is_engine:
+        rows, complete = collect_rows(options.dir, options.where, names)
         # Of a host's launchers only one at a time is in the engine's queue.
-        local = collect_rows(options.get("dir"), FILE, names)[0]
-        seen = {row["launcher"] for row in rows if row["host"] == uname().nodename}
-        rows += [row for row in local if row["state"] == "waiting" and row["launcher"] not in seen]
-        shown += [collect_remote(name, options["via"], rows) for name in names]
+        local = collect_rows(options.dir, FILE, names)[0]
+        seen = {row.pid for row in rows if row.host == uname().nodename}
+        rows += [row for row in local if row.is_waiting and row.pid not in seen]
+        shown += [collect_remote(name, options.where, rows) for name in names]
     else:
         unknown = [name for name in names if report_unknown(name, options, "show")]
         complete = visit_queues(names, options, show)
-    for known in shown:
-        add_usual([*known["holds"], *known["waiting"]], options.get("dir"))
-    if options.get("json"):
-        for known in shown:
-            known.update({key: format_times(known[key]) for key in ("holds", "waiting")})
+    if options.json:
         print(format_json(shown))
     else:
-        for at, known in enumerate(one for one in shown if one["name"] not in unknown):
+        for at, known in enumerate(one for one in shown if one.name not in unknown):
             print("\n" * (at > 0), end="")
             print_name(known, describe_place(options))
     return 0 if complete and not unknown else SoloError.status
 
 
 def collect(
-    name: str, queue: Any, options: dict[str, Any], origin: Any, report: Any
-) -> dict[str, Any]:
-    """Return the object of one name, as --json prints it. Call `report` with each SoloError of a
-    ticket.
-    """
-    via = options.get("via", FILE)
-    known = make_empty(name, via)
+    name: str,
+    queue: Queue | None,
+    options: Asked,
+    origin: Origin,
+    report: Callable[[SoloError], None],
+) -> NameRow:
+    """Return the row of one name. Call `report` with each SoloError of a ticket."""
+    via, directory = options.where, options.dir
+    known = NameRow(name, via)
     if via == FILE:
-        found = find_history(options.get("dir"), name)
-        rows = history.list_rows(name, found, options, origin)
-        if rows:
-            clock = read_clock()
-            job = examine(name, found, options, origin, clock)
-            known.update(state=job.health.state, reason=describe_state(job, clock) or None)
-            known["days"] = list(map(make_day, found.days))
-            known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
-            known["output"] = list_last_lines(options.get("dir"), name, known["runs"])
-            if place := open_existing(options.get("dir"), open_place, name):
-                close(place.fd)  # else it has just been removed
-                known["journal"] = f"{place.path}/{JOURNAL}"
+        known = show_history(known, options, origin)
     if queue is None:
         return known
-    if via != SOCKET:
-        known["path"] = queue.place.path
-        known["skips"] = read_skips(queue)
-    holds = []
+    if isinstance(queue, FileQueue):
+        known = known._replace(path=queue.place.path, skips=read_skips(queue))
+    rows, roots = list[Row](), dict[int, list[int]]()
     for ticket in look_at(queue, queue.list_files()):
         if isinstance(ticket, SoloError):
             report(ticket)
             continue
-        row = make_row(name, via, ticket, ticket.read_record())
-        show_slot(row, ticket, options.get("dir"), via)
-        if row["state"] == "waiting":
-            known["waiting"].append(row)
-        else:
-            row["names"] = (
-                ticket.record.names if ticket.record is not None and via == FILE else [name]
-            )
-            holds.append((row, find_roots(ticket)))
-            for text in () if options.get("json") else find_lost(row, ticket):
-                say(text)
+        ticket.read_record()
+        row = show_slot(make_row(name, via, ticket), ticket, directory, via)
+        rows.append(row)
+        if not row.is_waiting:
+            roots[row.ticket] = find_roots(ticket)
+            lost = find_lost(name, ticket)
+            if lost and not options.json:
+                say(lost)
         ticket.close()
-    if holds:
+    rows = add_usual(rows, directory)
+    if roots:
         processes = Processes()
         if processes.problem:
             say(processes.problem)
-        known["holds"] = [
-            {**row, "processes": list_processes(processes, roots)} for row, roots in holds
+        rows = [
+            row._replace(processes=list_processes(processes, roots[row.ticket]))
+            if row.ticket in roots
+            else row
+            for row in rows
         ]
-    return known
+    return add_tickets(known, rows)
 
 
-def collect_remote(name: str, via: str, rows: list[Any]) -> dict[str, Any]:
-    """Return the same object for a name at an engine. It has no processes: they can be seen on
-    their own host only.
+def show_history(known: NameRow, options: Asked, origin: Origin) -> NameRow:
+    """Return the row of a name with what its journal says."""
+    name, directory = known.name, options.dir
+    found = find_history(directory, name)
+    rows = history.list_rows(name, found, options, origin)
+    if not rows:
+        return known
+    clock = read_clock()
+    job = examine(name, found, options, origin, clock)
+    if place := open_existing(directory, open_place, name):
+        close(place.fd)  # else it has just been removed
+    runs = sorted(rows, key=lambda row: row.time)[-LAST_RUNS:]
+    return known._replace(
+        state=job.health.state,
+        reason=describe_state(job, clock) or None,
+        days=list(map(make_day, found.days)),
+        runs=runs,
+        output=list_last_lines(directory, name, runs),
+        journal=f"{place.path}/{JOURNAL}" if place else None,
+    )
+
+
+def collect_remote(name: str, via: str, rows: list[Row]) -> NameRow:
+    """Return the same row for a name at an engine. It has no processes: they can be seen on their
+    own host only.
     """
-    mine = [{**row, "names": [name], "processes": []} for row in rows if row["name"] == name]
-    holds, waiting = [
-        [row for row in mine if row["state"] == state] for state in ("held", "waiting")
-    ]
-    return {**make_empty(name, via), "holds": holds, "waiting": waiting}
+    mine = [row._replace(processes=[]) for row in rows if row.name == name]
+    return add_tickets(NameRow(name, via), mine)
 
 
-def make_empty(name: str, via: str) -> dict[str, Any]:
-    known: dict[str, Any] = {"name": name, "via": via, "path": None, "journal": None, "skips": {}}
-    known.update(state=None, reason=None, days=[])
-    return {**known, "holds": [], "waiting": [], "runs": [], "output": []}
+def add_tickets(known: NameRow, rows: list[Row]) -> NameRow:
+    holds, waiting = [[row for row in rows if row.is_waiting is it] for it in (False, True)]
+    return known._replace(holds=holds, waiting=waiting)
 
 
-def list_processes(processes: Processes, roots: list[Any]) -> list[Any]:
-    """Return an object for each of these processes and their descendants, parents first."""
+def list_processes(processes: Processes, roots: list[int]) -> list[ProcessRow]:
+    """Return these processes and their descendants, parents first."""
     return [
-        {
-            "pid": pid,
-            "depth": depth,
-            "state": info["status"],
-            "cpu_seconds": round(info["cpu_times"].user + info["cpu_times"].system, 2),
-            "resident_bytes": info["memory_info"].rss,
-            "seconds": round(time() - info["create_time"], 1),
-            "command": info["cmdline"] or [info["name"]],
-        }
+        ProcessRow(
+            pid,
+            depth,
+            info["status"],
+            round(info["cpu_times"].user + info["cpu_times"].system, 2),
+            info["memory_info"].rss,
+            round(time() - info["create_time"], 1),
+            info["cmdline"] or [info["name"]],
+        )
         for pid, depth, info in processes.walk(roots, *ATTRIBUTES)
         if info["cpu_times"] and info["memory_info"]  # else we may not look at it
     ]
@@ -207,107 +203,110 @@ class Processes:
                 continue
 
 
-WAITING_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "HOST", "NOTE", "COMMAND")
-PROCESS_COLUMNS = ("PID", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
+WAITING_COLUMNS = "PLACE PID USER MODE FOR HOST NOTE COMMAND".split()
+PROCESS_COLUMNS = "PID STATE CPU MEMORY AGE COMMAND".split()
 
 
-def print_name(known: dict[str, Any], place: str) -> None:
+def print_name(known: NameRow, place: str) -> None:
     """Print one name. `place` says whose names were looked at, for a name without tickets."""
-    skips, runs = describe_skips(sum(known["skips"].values())), known["runs"]
-    if known["holds"] or known["waiting"]:
-        print_clean(
-            f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{skips}"
-        )
+    skips = describe_skips(sum(known.skips.values()))
+    if known.holds or known.waiting:
+        print_clean(f"{known.name}: {len(known.holds)} held, {len(known.waiting)} waiting{skips}")
     else:
-        print_clean(f"{known['name']}: no locks held{skips}: {place}")
-    if known["reason"]:
-        print_clean(f"{known['state']}: {known['reason']}")
-    for row in known["holds"]:
+        print_clean(f"{known.name}: no locks held{skips}: {place}")
+    if known.reason:
+        print_clean(f"{known.state}: {known.reason}")
+    for row in known.holds:
         print_section(
-            describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"]))
+            describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row.processes or ()))
         )
-    if known["waiting"]:
-        waiting = [{**row, "place": place} for place, row in enumerate(known["waiting"], 1)]
-        table = make_table(
-            WAITING_COLUMNS, waiting, known["via"], PID=lambda row: format_pid(row, "launcher")
-        )
+    if known.waiting:
+        places = {row.ticket: place for place, row in enumerate(known.waiting, 1)}
+        cells: Cells[Row] = {
+            **CELLS,
+            "PLACE": lambda row: places[row.ticket],
+            "PID": lambda row: row.format_pid("launcher") or None,
+        }
+        table = make_table(WAITING_COLUMNS, known.waiting, cells, known.via)
         print_section(["waiting:"], *table)
-    if known["days"]:
-        print_section([describe_days(known["days"])], (), [])
-    if runs:
-        columns, lines = history.make_table(runs)
+    if known.days:
+        print_section([describe_days(known.days)])
+    if known.runs:
+        columns, lines = history.make_table(known.runs)
         print_section(
             ["last runs:"],
             columns[1:],
             [line[1:] for line in lines],
             "OUTCOME",
-            history.find_styles(runs),
+            history.find_styles(known.runs),
         )
-    if known["output"]:
-        print_section(["last lines (solo history --captured has all):", *known["output"]], (), [])
+    if known.output:
+        print_section(["last lines (solo history --captured has all):", *known.output])
     files = [
-        f"{title:<9}{known[key]}"
-        for title, key in (("files:", "path"), ("journal:", "journal"))
-        if known[key]
+        f"{title:<9}{path}"
+        for title, path in (("files:", known.path), ("journal:", known.journal))
+        if path
     ]
     if files:
-        print_section(files, (), [])
+        print_section(files)
 
 
-def print_section(head: list[Any], columns: tuple[Any, ...], rows: list[Any], *styles: Any) -> None:
+def print_section(
+    head: list[str],
+    columns: list[str] = [],  # noqa: B006
+    rows: Sequence[Sequence[object]] = (),
+    styled: str = "",
+    styles: Styles | None = None,
+) -> None:
     """Print an empty line, the lines of `head`, and a table of `rows` if there are any."""
     print()
     for text in head:
         print_clean(text)  # flushed now, before rich writes
     if rows:
-        print_rows(columns, rows, *styles)
+        print_rows(columns, rows, styled, styles)
 
 
-def describe_hold(row: dict[str, Any]) -> list[Any]:
+def describe_hold(row: Row) -> list[str]:
     """Return the lines about one hold."""
-    holder = format_pid(row, "launcher") or format_pid(row, "child")
-    if holder is None:
-        return [f"{row['state']}, {row['via']}: holder unknown"]
-    names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
-    pid = (
-        f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {holder}"
-    )
-    overdue = ", running long" if row["overdue"] else ""
-    usual = "" if row["usual"] is None else f", usually {show_usual(row)}{overdue},"
+    if not row.shown_pid:
+        return [f"{row.state}, {row.via}: holder unknown"]
+    names = f", for {' '.join(row.names)}" if row.names != [row.name] else ""
+    pid = f"{'orphan ' if row.state == 'orphaned' else ''}pid {row.shown_pid}"
+    overdue = ", running long" if row.overdue else ""
+    usual = ""
+    if row.usual is not None:
+        usual = f", usually {format_usual(row.usual, row.usual_range)}{overdue},"
     return [
-        f"{row['state']} for {format_age(row)}{usual} by {pid} "
-        f"({format_user(row)} on {row['host']}), {format_mode(row)}, {row['via']}{names}",
-        f"command: {' '.join(row['command'])}",
-        *([f"in:      {row['directory']}"] if row["directory"] else []),
-        f"since:   {format_time(row['since'])}",
-        *([f"lease:   {row['silent']}"] if row["silent"] else []),
-        *([f"note:    {row['note']}"] if row["note"] else []),
+        f"{row.state} for {row.age}{usual} by {pid} "
+        f"({row.shown_user} on {row.host}), {row.shown_mode}, {row.via}{names}",
+        f"command: {' '.join(row.command)}",
+        *([f"in:      {row.directory}"] if row.directory else []),
+        f"since:   {format_time(row.since)}",
+        *([f"lease:   {row.silent}"] if row.silent else []),
+        *([f"note:    {row.note}"] if row.note else []),
     ]
 
 
-def make_day(day: Any) -> dict[str, Any]:
+def make_day(day: Day) -> DayRow:
     """Return the figures of a day that the journal no longer has run by run."""
-    return {
-        "first": format_time(day.first),
-        "last": format_time(day.last),
-        **{key: getattr(day, key) for key in ("runs", "skips", "failures")},
-        "mean": round(day.ran_ms / day.ends / 1000, 3) if day.ends else None,
-        "longest": day.longest_ms / 1000 if day.ends else None,
-    }
+    mean, longest = None, None
+    if day.ends:
+        mean, longest = round(day.ran_ms / day.ends / 1000, 3), day.longest_ms / 1000
+    return DayRow(day.first, day.last, day.runs, day.skips, day.failures, mean, longest)
 
 
-def describe_days(days: list[dict[str, Any]]) -> str:
+def describe_days(days: list[DayRow]) -> str:
     """Return `earlier, since 2026-01-01: 40321 runs, 3 failed, 17 skips, at most 4m`."""
-    runs, skips, failures = [sum(day[key] for day in days) for key in ("runs", "skips", "failures")]
-    longest = max((day["longest"] for day in days if day["longest"] is not None), default=None)
-    text = f"earlier, since {days[0]['first'][:10]}: {runs} runs, {failures} failed, {skips} skips"
+    runs, failures = sum(day.runs for day in days), sum(day.failures for day in days)
+    since = strftime("%F", localtime(days[0].first))
+    skips = sum(day.skips for day in days)
+    text = f"earlier, since {since}: {runs} runs, {failures} failed, {skips} skips"
+    longest = max((day.longest for day in days if day.longest is not None), default=None)
     return text if longest is None else f"{text}, at most {format_rough(longest)}"
 
 
-def make_process_cells(process: dict[str, Any]) -> tuple[Any, ...]:
-    size, command = (
-        f"{process['resident_bytes'] // KIB} KiB",
-        "  " * process["depth"] + " ".join(process["command"]),
-    )
-    cpu, age = f"{process['cpu_seconds']:.2f}s", format_duration(process["seconds"])
-    return process["pid"], process["state"], cpu, size, age, command
+def make_process_cells(process: ProcessRow) -> list[object]:
+    size = f"{process.resident_bytes // KIB} KiB"
+    command = "  " * process.depth + " ".join(process.command)
+    cpu, age = f"{process.cpu_seconds:.2f}s", format_duration(process.seconds)
+    return [process.pid, process.state, cpu, size, age, command]

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from time import CLOCK_MONOTONIC, clock_gettime, localtime, strftime, time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from solo.commands import history as runs
-from solo.commands.list import show_usual
-from solo.commands.lookup import describe_place, open_existing, report_unknown, visit_queue
+from solo.commands.lookup import Asked, describe_place, open_existing, report_unknown, visit_queue
 from solo.errors import SoloError, UsageError
 from solo.history.health import (
     BAD,
@@ -32,19 +31,15 @@ from solo.history.health import (
 )
 from solo.history.names import ForeignName, find_files
 from solo.history.reader import History, Run, Totals, find_histories, find_history
-from solo.identity import read_origin, read_stat
-from solo.journal import FIELD_LIMIT
+from solo.identity import Origin, read_origin, read_stat
 from solo.journal_files import STARTED
 from solo.kernel import close, decode, encode, read_boot_clock, say
-from solo.modes import INTENTIONS
-from solo.obstacles import list_holds
 from solo.options import FILE
-from solo.process.owners import is_orphaned
-from solo.record import quote_words
 from solo.text.describe import format_duration, format_usual
-from solo.text.tables import format_json, format_time, print_rows
+from solo.text.rows import JobRow
+from solo.text.tables import format_json, print_rows
 from solo.text.width import print_clean
-from solo.tickets import HOLD, ORPHANED, is_ticket
+from solo.tickets import HOLD, is_ticket
 
 COLUMNS = "NAME STATE LAST AGO OUTCOME USUAL SKIPPED COMMAND".split()
 STYLES = {
@@ -65,18 +60,18 @@ class Job(NamedTuple):
 
     name: str
     health: Health
-    living: dict[tuple[int, int], Any]
+    living: dict[tuple[int, int], str]
     history: History
     unended: list[Run]
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print a row for each name known, held or not, bad states first. Return 125 if one is
     unreadable or unknown.
     """
-    if "json" in options and "null" in options:
+    if options.json and options.null:
         raise UsageError("--json and --null exclude each other")
-    if options.get("via", FILE) != FILE:
+    if options.where != FILE:
         raise UsageError("list --all shows names that are kept as files (others have no history)")
     unknown = [name for name in names if report_unknown(name, options, "list")]
     clock = read_clock()
@@ -84,12 +79,12 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     for name, error in refused:
         say(f"{name}: {error}")
     complete = not names and all(isinstance(error, ForeignName) for _, error in refused)
-    if options.get("null"):
+    if options.null:
         sys.stdout.buffer.write(b"".join(encode(job.name) + b"\0" for job in jobs))
-    elif options.get("json"):
+    elif options.json:
         print(format_json([make_row(job, clock) for job in jobs]))
     else:
-        lines = [make_cells(job, make_row(job, clock), clock) for job in jobs]
+        lines = [make_cells(make_row(job, clock), clock) for job in jobs]
         empty = f"no names known: {describe_place(options)} (each user has separate names)"
         print_rows(COLUMNS, lines, "STATE", STYLES, empty)
         if sys.stdout.isatty():
@@ -108,7 +103,7 @@ def read_clock() -> Clock:
 
 
 def find_jobs(
-    options: dict[str, Any], names: list[str], clock: Clock
+    options: Asked, names: list[str], clock: Clock
 ) -> tuple[list[Job], list[tuple[str, SoloError]], int]:
     """Return ([the Job of each name with a journal or a hold], bad states first; [(name, why it
     cannot be read)]; the number of names left out, which solo made from commands).
@@ -128,14 +123,14 @@ def find_jobs(
 
 
 def examine_all(
-    options: dict[str, Any], names: list[str], clock: Clock
+    options: Asked, names: list[str], clock: Clock
 ) -> Iterator[tuple[str, Job | SoloError]]:
     """Yield (name, its Job or why it is refused) of each name with a journal, then of the others
     with a hold.
     """
-    origin, used = read_origin(), find_used(options.get("dir"), names)
+    origin, used = read_origin(), find_used(options.dir, names)
     for name, history in chain(
-        find_histories(options.get("dir"), names),
+        find_histories(options.dir, names),
         ((name, History([], Totals())) for name, is_held in list(used.items()) if is_held),
     ):
         try:
@@ -166,46 +161,21 @@ def find_used(directory: str | None, names: list[str]) -> dict[str, bool]:
 
 
 def examine(
-    name: str,
-    history: History,
-    options: dict[str, Any],
-    origin: Any,
-    clock: Clock,
-    is_used: bool = True,
+    name: str, history: History, options: Asked, origin: Origin, clock: Clock, is_used: bool = True
 ) -> Job:
     """Return the Job of a name, which `is_used` if it had a ticket. Raises SoloError if its queue
     or journal is refused.
     """
-    runs, holds = history.list_runs(), dict[Held, Any]()
-    if is_used or find_unended(runs, set()):
-        options = {**options, "via": FILE}
-        holds = visit_queue(name, options, lambda queue: find_holds(name, queue), origin)
+    found, holds = history.list_runs(), dict[Held, str]()
+    if is_used or find_unended(found, set()):
+        own = options.at(FILE)
+        holds = visit_queue(name, own, lambda queue: runs.find_holds(name, queue), origin)
     living = {hold.pids: state for hold, state in holds.items()}
-    if find_unended(runs, living):  # or they have ended since we read the journal
-        history = find_history(options.get("dir"), name)
-        runs = history.list_runs()
-    health = judge(runs, [*holds], clock, history.days)
-    return Job(name, health, living, history, find_unended(runs, living))
-
-
-def find_holds(name: str, queue: Any) -> dict[Held, Any]:
-    """Return {a Held of the queue of a name: whether it lives or is an orphan}. A damaged ticket
-    hides the others.
-    """
-    found = {}
-    try:
-        for hold in list_holds(queue) if queue is not None else ():
-            record = hold.record
-            if record is None or record.child is None or record.claim.mode in INTENTIONS:
-                continue  # the last is a hold of a nested name, in whose history the run is
-            if record.is_pair and queue.shorten(name) != record.names[0]:
-                continue  # the run is in the history of the first name
-            words = quote_words(record.command, FIELD_LIMIT)
-            held = Held(record.since, words, (record.outermost[0], record.child[0]))
-            found[held] = ORPHANED if is_orphaned(hold) else hold.state
-    except SoloError:
-        pass
-    return found
+    if find_unended(found, living):  # or they have ended since we read the journal
+        history = find_history(options.dir, name)
+        found = history.list_runs()
+    health = judge(found, [*holds], clock, history.days)
+    return Job(name, health, living, history, find_unended(found, living))
 
 
 def is_passing(job: Job, clock: Clock) -> bool:
@@ -225,46 +195,44 @@ def is_passing(job: Job, clock: Clock) -> bool:
 # --- rows-----------------------------------------------------------------------------------------
 
 
-def make_row(job: Job, clock: Clock) -> dict[str, Any]:
-    """Return a row as --json prints it."""
+def make_row(job: Job, clock: Clock) -> JobRow:
     health, last = job.health, job.health.last
-    shown: dict[str, Any] = {}
+    shown = None
     if last is not None:
-        state = job.living.get((last.launcher, last.child)) if last.event == STARTED else None
+        state = job.living.get((last.launcher, last.child or 0)) if last.event == STARTED else None
         shown = runs.make_row(job.name, last, state)
     skipped, starts = health.skipped
     usual, newest = health.usual, health.line.runs[-1:]
-    return {
-        "name": job.name,
-        "state": health.state,
-        "states": health.states,
-        "reason": describe_state(job, clock) or None,
-        "last": shown.get("time"),
-        "ago": round(clock.now - (last.start or last.time), 3) if last is not None else None,
-        "outcome": shown.get("outcome"),
-        "code": shown.get("code"),
-        "signal": shown.get("signal"),
-        "usual": usual and round(usual.median, 3),
-        "usual_range": usual and usual.range and [round(span, 3) for span in usual.range],
-        "skipped": skipped,
-        "starts": starts,
-        "due": format_time(health.due),
-        "missed": format_time(health.missed),
-        "command": [decode(word) for word in newest[0].command] if newest else [],
-    }
-
-
-def make_cells(job: Job, row: dict[str, Any], clock: Clock) -> list[str]:
-    last = job.health.last
-    return [
+    return JobRow(
         job.name,
-        row["state"],
-        "-" if last is None else format_moment(last.start or last.time, clock.now),
-        "-" if last is None else format_duration(row["ago"]),
-        "-" if last is None else runs.format_outcome(row),
-        show_usual(row),
-        f"{row['skipped']} of {row['starts']}" if row["skipped"] else "-",
-        " ".join(row["command"]),
+        health.state,
+        health.states,
+        describe_state(job, clock) or None,
+        last=shown.time if shown else None,
+        ago=round(clock.now - shown.time, 3) if shown else None,
+        outcome=shown.outcome if shown else None,
+        code=shown.code if shown else None,
+        signal=shown.signal if shown else None,
+        usual=round(usual.median, 3) if usual else None,
+        usual_range=usual.range if usual else None,
+        skipped=skipped,
+        starts=starts,
+        due=health.due,
+        missed=health.missed,
+        command=[decode(word) for word in newest[0].command] if newest else [],
+    )
+
+
+def make_cells(row: JobRow, clock: Clock) -> list[str]:
+    return [
+        row.name,
+        row.state,
+        "-" if row.last is None else format_moment(row.last, clock.now),
+        "-" if row.ago is None else format_duration(row.ago),
+        "-" if row.last is None else runs.format_outcome(row),
+        format_usual(row.usual, row.usual_range),
+        f"{row.skipped} of {row.starts}" if row.skipped else "-",
+        " ".join(row.command),
     ]
 
 
@@ -287,7 +255,7 @@ def describe_state(job: Job, clock: Clock) -> str:
         return f"a start was due: {format_moment(health.due, now)}"
     if last is None or state not in BAD:
         return ""
-    when = format_moment(last.start or last.time, now)
+    when = format_moment(last.begin, now)
     if state == LONG and health.usual is not None:
         return (
             f"running since {when}, usually {format_usual(health.usual.median, health.usual.range)}"

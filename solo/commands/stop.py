@@ -4,11 +4,10 @@ that arrives later.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic, sleep
-from typing import Any
 
-from solo.argv import is_engine
-from solo.commands.lookup import describe_place, open_living, report_unknown, visit_queues
+from solo.commands.lookup import Asked, describe_place, open_living, report_unknown, visit_queues
 from solo.contention.evict import Eviction
 from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
@@ -19,16 +18,16 @@ from solo.plan import KILL_AFTER
 from solo.process.watch import wait_any
 from solo.text.describe import describe_owner, format_duration
 from solo.text.width import print_clean
-from solo.tickets import HOLD, MOST_OPEN, is_published
+from solo.tickets import HOLD, MOST_OPEN, Queue, Ticket, is_published
 
 STOP_POLL = 0.05  # seconds, for a launcher to end after its command
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print a line for each process that was ended. Return 125 if one could not be ended or a name
     was never used.
     """
-    if is_engine(options):
+    if options.is_engine:
         from solo.commands import remote
 
         return remote.stop(options, names)
@@ -37,12 +36,17 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     return 0 if complete and known == names else SoloError.status
 
 
-def stop_name(name: str, queue: Any, options: dict[str, Any]) -> bool:
+def stop_name(name: str, queue: Queue | None, options: Asked) -> bool:
     """End the holders of one name. Return False if one could not be ended. Raises SoloError if only
     nested are held.
     """
     stop = (
-        Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options)
+        Stop(
+            name,
+            queue,
+            KILL_AFTER if options.kill_after is None else options.kill_after,
+            options.waiting,
+        )
         if queue is not None
         else None
     )
@@ -50,14 +54,16 @@ def stop_name(name: str, queue: Any, options: dict[str, Any]) -> bool:
         return stop.run()
     holds = [] if queue is None else list_holds(queue)
     # Others arrived later.
-    nested: list[Any] = [
-        hold for hold in holds if hold.record and hold.record.claim.mode in INTENTIONS
+    nested = [
+        (hold, hold.record)
+        for hold in holds
+        if hold.record and hold.record.claim.mode in INTENTIONS
     ]
     if nested:
-        inner = [one for one in nested[0].record.names if one.startswith(f"{name}/")]
+        inner = [one for one in nested[0][1].names if one.startswith(f"{name}/")]
         what = inner[0] if inner else "a name nested in it"
         raise SoloError(
-            f"not held itself, but {what} is, by {describe_owner(nested[0])} (stop that)"
+            f"not held itself, but {what} is, by {describe_owner(nested[0][0])} (stop that)"
         )
     print_clean(f"{name}: not held ({describe_place(options)})")
     return True
@@ -70,7 +76,7 @@ class Stop:
     `left`.
     """
 
-    def __init__(self, name: str, queue: Any, kill_after: float, with_waiting: bool) -> None:
+    def __init__(self, name: str, queue: Queue, kill_after: float, with_waiting: bool) -> None:
         self.name = name
         self.queue = queue
         self.with_waiting = with_waiting
@@ -112,7 +118,7 @@ class Stop:
                 self.wait(due)
         return not self.eviction.refused
 
-    def look(self) -> tuple[Any, ...]:
+    def look(self) -> tuple[list[Ticket], set[str]]:
         """Return (the tickets to signal, the files of all tickets of `left` that are still
         there).
         """
@@ -120,7 +126,7 @@ class Stop:
         targets, settling = find_targets(self.queue, self.is_target, self.with_waiting)
         return targets, {ticket.file for ticket in targets} | settling
 
-    def is_target(self, ticket: Any) -> bool:
+    def is_target(self, ticket: Ticket) -> bool:
         """Return whether the ticket is in `left`, or is the hold of a waiter that was. A look asks
         about the waiters first.
         """
@@ -130,7 +136,7 @@ class Stop:
             self.decide(ticket)
         return ticket.file in self.left
 
-    def decide(self, hold: Any) -> None:
+    def decide(self, hold: Ticket) -> None:
         """Let a new hold take the place of the waiter that it was: its launcher may be seen waiting
         too.
         """
@@ -155,15 +161,17 @@ class Stop:
         close_all(targets)
 
 
-def refuse_own_ancestors(queue: Any, targets: list[Any]) -> None:
+def refuse_own_ancestors(queue: Queue, targets: list[Ticket]) -> None:
     """Raise SoloError if one of them is above this process: to stop it would end the script that
     asks for that.
     """
-    above: list[Any] = find_own_ancestors(queue, [ticket for ticket in targets if ticket.is_hold])
+    above = find_own_ancestors(queue, [ticket for ticket in targets if ticket.is_hold])
     if above:
         close_all(targets)
         remedy = (
-            "solo release ends only the hold" if above[0].record.is_kept else "exit ends the job"
+            "solo release ends only the hold"
+            if above[0].record and above[0].record.is_kept
+            else "exit ends the job"
         )
         owner = describe_owner(above[0])
         raise SoloError(
@@ -171,7 +179,9 @@ def refuse_own_ancestors(queue: Any, targets: list[Any]) -> None:
         )
 
 
-def find_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> tuple[Any, ...]:
+def find_targets(
+    queue: Queue, is_wanted: Callable[[Ticket], bool], with_waiting: bool
+) -> tuple[list[Ticket], set[str]]:
     """Return (the living tickets that `is_wanted`, waiters first; the files of those that need no
     signal).
 
@@ -191,11 +201,13 @@ def find_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> tuple[Any, .
     }
 
 
-def open_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> list[Any]:
+def open_targets(
+    queue: Queue, is_wanted: Callable[[Ticket], bool], with_waiting: bool
+) -> list[Ticket]:
     """Return the living tickets that `is_wanted`, without holds of a parent for a nested name.
     MOST_OPEN stay open.
     """
-    targets: list[Any] = []
+    targets: list[Ticket] = []
     wanted = is_published if with_waiting else lambda file: file.startswith(HOLD)
     for ticket in open_living(queue, wanted, lambda file: (file.startswith(HOLD), file)):
         is_target = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
@@ -206,7 +218,7 @@ def open_targets(queue: Any, is_wanted: Any, with_waiting: bool) -> list[Any]:
     return targets
 
 
-def describe(ticket: Any) -> str:
+def describe(ticket: Ticket) -> str:
     """Describe the owner of the ticket, and close it."""
     record = ticket.read_record()
     ticket.close()

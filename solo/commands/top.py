@@ -14,24 +14,23 @@ import tty
 from time import monotonic, strftime
 from typing import Any
 
-from solo.argv import is_engine
 from solo.commands import stop
-from solo.commands.list import STYLES, add_usual, collect, format_pid, make_table
-from solo.commands.lookup import check_via, visit_queue
+from solo.commands.list import CELLS, STYLES, Cells, add_usual, collect, make_table, report_absent
+from solo.commands.lookup import Asked, check_via, visit_queue
 from solo.commands.show import Processes
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
 from solo.kernel import ENDING
-from solo.options import FILE
 from solo.plan import KILL_AFTER
 from solo.process.tree import find_roots
+from solo.text.rows import Row
 from solo.text.tables import GAP, fit, make_rich, print_rows
 from solo.text.width import clean, cut, print_clean
+from solo.tickets import Queue, Ticket
 
-Row = dict[str, Any]
 Key = tuple[str, str, int]
 INTERVAL = 1.0  # seconds
-COLUMNS, USAGE = "NAME STATE PID FOR CPU MEMORY USER USUAL COMMAND".split(), ("CPU", "MEMORY")
+COLUMNS = "NAME STATE PID FOR CPU MEMORY USER USUAL COMMAND".split()
 MIB = 1 << 20
 MESSAGE_STAYS = 5.0  # seconds
 HELP = "up/down: select   s: stop it   q: quit"
@@ -42,18 +41,25 @@ SEQUENCE = re.compile(
 )  # ECMA-48: CSI, SS3, or a byte
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
-    """Show the view until q or a signal. Without a terminal, or on a dumb one, print it once."""
-    check_via(options.get("via", FILE))
-    if is_engine(options):
+def run(options: Asked, names: list[str]) -> int:
+    """Show the view until q or a signal. Without a terminal, or on a dumb one, print it once.
+    Return 125 for an unknown name.
+    """
+    check_via(options.where)
+    if options.is_engine:
         remedy = "solo list shows the holders and waiters at an engine"
         raise UsageError(f"top cannot show processes of other machines ({remedy})")
     view = View(options, names)
+    view.refresh()
+    status = 0
+    if report_absent(names, [row.name for row in view.rows], options, "show"):
+        status = SoloError.status
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
-        view.refresh()
         print_rows(*view.make_table(), "STATE", STYLES)
-        return 0
+        return status
+    if status:
+        return status
     with Screen() as screen:
         show(view, screen)
     if view.evictions:
@@ -84,7 +90,7 @@ class View:
     about, and a `message`.
     """
 
-    def __init__(self, options: dict[str, Any], names: list[str]) -> None:
+    def __init__(self, options: Asked, names: list[str]) -> None:
         self.options = options
         self.names = names
         self.rows: list[Row] = []
@@ -101,13 +107,13 @@ class View:
             self.message = ""
         for row, _ in list(self.evictions.values()):
             self.end(row)
-        roots, where = {}, self.options.get("dir")
+        roots, where = {}, self.options.dir
 
-        def visit(row: Any, ticket: Any) -> None:
+        def visit(row: Row, ticket: Ticket) -> None:
             roots[identify(row)] = find_roots(ticket) if ticket.is_hold else []
 
-        self.rows, _ = collect(where, self.options.get("via"), self.names, self.show_message, visit)
-        add_usual(self.rows, where)
+        rows, _ = collect(where, self.options.via, self.names, self.show_message, visit)
+        self.rows = add_usual(rows, where)
         problem = self.usage.measure(roots)
         if problem and not self.message:
             self.show_message(problem)
@@ -149,20 +155,16 @@ class View:
         key = identify(row)
         try:
             if visit_queue(
-                row["name"],
-                {**self.options, "via": row["via"]},
-                lambda queue: self.evict(key, queue),
+                row.name, self.options.at(row.via), lambda queue: self.evict(key, queue)
             ):
                 return
             who = describe(row)
-            self.show_message(
-                f"{who} no longer waits" if row["state"] == "waiting" else f"ended {who}"
-            )
+            self.show_message(f"{who} no longer waits" if row.is_waiting else f"ended {who}")
         except SoloError as error:
-            self.show_message(f"{row['name']}: {error}")
+            self.show_message(f"{row.name}: {error}")
         del self.evictions[key]
 
-    def evict(self, key: Key, queue: Any) -> bool:
+    def evict(self, key: Key, queue: Queue | None) -> bool:
         """Take the next step of ending the owner of a ticket in `queue`. Return False if it has
         ended.
         """
@@ -172,13 +174,15 @@ class View:
         self.evictions[key][1].act_on_all(targets)
         return bool(targets or settling)
 
-    def make_table(self) -> tuple[Any, Any]:
+    def make_table(self) -> tuple[list[str], list[list[str]]]:
         """Return (columns, lines of clean cells)."""
-        usage = {
-            key: lambda row, at=at: self.usage.found.get(identify(row), "--")[at]
-            for at, key in enumerate(USAGE)
+        cells: Cells[Row] = {
+            **CELLS,
+            "PID": lambda row: row.shown_pid or None,
+            "CPU": lambda row: self.usage.found.get(identify(row), "--")[0],
+            "MEMORY": lambda row: self.usage.found.get(identify(row), "--")[1],
         }
-        columns, lines = make_table(COLUMNS, self.rows, None, PID=find_pid, **usage)
+        columns, lines = make_table(COLUMNS, self.rows, cells)
         return columns, [list(map(clean, line)) for line in lines]
 
     def render(self, width: int, height: int) -> Any:
@@ -197,7 +201,7 @@ class View:
         table = make_rich(
             columns, [lines[number] for number in shown], "STATE", STYLES, looks=looks
         )
-        held = sum(row["state"] != "waiting" for row in self.rows)
+        held = sum(not row.is_waiting for row in self.rows)
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
         title += strftime("%H:%M:%S").rjust(max(1, width - len(title)))
         question = (
@@ -212,20 +216,11 @@ class View:
 
 def identify(row: Row) -> Key:
     """Return the key of a row's ticket; its last part is the number."""
-    return row["via"], row["name"], row["ticket"]
+    return row.via, row.name, row.ticket
 
 
 def describe(row: Row) -> str:
-    return clean(f"{row['name']}: pid {find_pid(row)} ({' '.join(row['command'])})")
-
-
-def find_pid(row: Row) -> Any:
-    """Return the pid that the busy line names: of the launcher, or of the process of an orphan or a
-    kept hold.
-    """
-    return format_pid(row, "child" if row["state"] == "orphaned" else "launcher") or format_pid(
-        row, "child"
-    )
+    return clean(f"{row.name}: pid {row.shown_pid or '?'} ({' '.join(row.command)})")
 
 
 class Usage:

@@ -5,30 +5,27 @@ without a ticket.
 from __future__ import annotations
 
 import posix
-from typing import Any
 
 from solo.acquire import add_waited
-from solo.argv import is_engine
-from solo.commands.lookup import check_known, look_at_names, open_existing
+from solo.commands.lookup import Asked, check_known, look_at_names, open_existing
 from solo.contention.protocols import Block, Describe
 from solo.errors import Busy
 from solo.identity import read_origin, read_self
-from solo.kernel import FOREVER
 from solo.plan import Plan
 from solo.record import Record
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Return 0 once all names were free. Raises Busy after the timeout, SoloError for an unknown
     name.
     """
-    if is_engine(options):
+    if options.is_engine:
         from solo.commands import remote
 
         return remote.wait(options, names)
     for name in names:
         check_known(name, options, "wait for")
-    plan = Plan({**options, "name": names, "wait": options.get("timeout", FOREVER)})
+    plan = Plan({"name": names, "dir": options.dir, "via": options.via, "wait": options.timeout})
     wanted = Record(read_self(), read_origin(), posix.geteuid(), plan.claim, plan.names, [])
     waits = 1
 

@@ -13,7 +13,7 @@ from solo.gate import DIGITS, GATE, LARGEST_NUMBER, FileGate
 from solo.identity import Origin
 from solo.kernel import CLOSED, SAFELY
 from solo.modes import MODES
-from solo.queue import Attempt, make_block
+from solo.queue import WAITING, Attempt, make_block
 from solo.record import Record
 from solo.tickets import HOLD, LIVE, FileQueue, FileTicket
 
@@ -90,8 +90,8 @@ class Rehearsal(Attempt):
         queue.raise_counter = lambda number: None
 
     def publish(self, kind: str, record: Record) -> "FileTicket | None":
-        """Return a hold that was not made; None once the wait is over, as if the gate was
-        removed.
+        """Return a hold that was not made; None once the wait is over, as if the gate was removed:
+        from then on look again as a waiter does.
         """
         record.since = time()
         ticket = FileTicket(self.queue, f"{kind}{LARGEST_NUMBER:0{DIGITS}d}", CLOSED, LIVE, record)  # type: ignore[arg-type]
@@ -101,4 +101,5 @@ class Rehearsal(Attempt):
         self.waiting = ticket  # behind all others
         self.refuse_deadlock()
         self.watch(make_block(self.record, self.obstacles), self.deadline, self.describe)
+        self.state = WAITING
         return None

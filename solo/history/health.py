@@ -88,7 +88,7 @@ class Line:
         self.starts = [
             run
             for run in self.runs
-            if run.event != SKIPPED or is_busy_skip(run.code, run.why or "")
+            if run.event != SKIPPED or is_busy_skip(run.code or 0, run.why or "")
         ]
 
     def find_successes(self, before: float = float("inf")) -> "list[tuple[float, bytes]]":
@@ -97,7 +97,7 @@ class Line:
             [run for run in self.runs if run.is_success and run.time < before],
             key=lambda run: run.time,
         )
-        return [(run.ran, run.words) for run in ended]
+        return [(run.span, run.words) for run in ended]
 
 
 class Health(NamedTuple):
@@ -149,7 +149,7 @@ def judge(
     """
     now = clock.now
     whole = Line([run for run in runs if run.event != UNNOTIFIED and not run.is_kept])
-    begun = sorted([run for run in runs if run.start is not None], key=lambda run: run.start)
+    begun = sorted([run for run in runs if run.start], key=lambda run: run.begin)
     lines = group(whole)
     living = {hold.pids for hold in held}
     successes = whole.find_successes()
@@ -205,7 +205,7 @@ def group(whole: Line) -> "list[Line]":
 def find_last(whole: Line, living: "set[tuple[int, int]]") -> "Run | None":
     """Return the last run that does not go on."""
     ended = [run for run in whole.runs if run.event != SKIPPED and not is_living(run, living)]
-    return max(ended, key=lambda run: run.start or run.time, default=None)
+    return max(ended, key=lambda run: run.begin, default=None)
 
 
 def find_unended(runs: "list[Run]", living: "Container[tuple[int, int]]") -> "list[Run]":
@@ -234,7 +234,7 @@ def find_causes(
 
     `begun` are all runs of the name, in order of start.
     """
-    times, own = [run.start for run in begun], set(map(id, line.runs))
+    times, own = [run.begin for run in begun], set(map(id, line.runs))
     causes: dict[int, Run | None] = {}
     for at in range(max(0, len(line.starts) - LAST), len(line.starts)):
         skip = line.starts[at]
@@ -242,7 +242,7 @@ def find_causes(
             end = bisect_right(times, skip.time)
             before = begun[max(0, end - MOST_BEFORE) : end]
             # One without an end went on until the next run began.
-            upto = {id(run): after.start for run, after in zip(before, before[1:])}
+            upto = {id(run): after.begin for run, after in zip(before, before[1:])}
             held = [
                 run
                 for run in before
@@ -278,8 +278,8 @@ def is_outgrown(line: Line, causes: "dict[int, Run | None]", now: float) -> bool
 
 
 def has_run_long(line: Line, run: Run, now: float) -> bool:
-    usual = choose_usual(line.find_successes(run.start))
-    span = run.ran if run.event == ENDED else now - run.start
+    usual = choose_usual(line.find_successes(run.begin))
+    span = run.span if run.event == ENDED else now - run.begin
     return usual is not None and span > usual.long_after
 
 

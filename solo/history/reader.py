@@ -65,8 +65,7 @@ def parse_mode(text: bytes) -> str:
     return mode
 
 
-# The fields of each event, and those that it may lack. `user` is at an engine, as another host may
-# have other uids.
+# The fields of each event, and those that it may lack.
 REQUIRED: Readers = {"host": parse_text, "mode": parse_mode}
 REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_count))
 OPTIONAL: Readers = {
@@ -113,17 +112,37 @@ DAY_FIELDS: Readers = {
 }
 
 
-class Run(SimpleNamespace):
+class Run(NamedTuple):
     """One run, one contender that was skipped or refused, or one --notify that failed.
 
-    Its attributes are REQUIRED and OPTIONAL, None for one that is missing, and those that
-    parse_event names. Times are seconds since the epoch, spans are seconds. `code` is the exit
-    status of the command, or -signal; if nothing ran, of solo. `event` is its last event: STARTED
-    while it runs, and after its launcher was killed. `is_kept`: by solo hold. `words` are those of
-    `command`, quoted.
+    Times are seconds since the epoch, spans are seconds.
     """
 
-    is_timed_out = is_lost = is_kept = is_generated = False
+    event: bytes  # its last one: STARTED while it runs, and after its launcher was killed
+    time: float
+    names: list[str]
+    words: bytes  # those of `command`, quoted
+    command: list[bytes]
+    host: str
+    mode: str
+    uid: int
+    launcher: int
+    slots: int
+    take: int
+    is_timed_out: bool = False
+    is_lost: bool = False
+    is_kept: bool = False  # by solo hold
+    is_generated: bool = False
+    start: "float | None" = None
+    waited: "float | None" = None
+    ran: "float | None" = None
+    child: "int | None" = None
+    slot: "int | None" = None
+    token: "int | None" = None
+    code: "int | None" = None  # of the command, or -signal; if nothing ran, of solo
+    why: "str | None" = None
+    user: "str | None" = None  # at an engine, as another host may have other uids
+    note: "str | None" = None
 
     @property
     def is_failure(self) -> bool:
@@ -134,17 +153,22 @@ class Run(SimpleNamespace):
         )
 
     @property
+    def begin(self) -> float:
+        """When it started; of what did not start when it was refused."""
+        return self.start or self.time
+
+    @property
     def arrival(self) -> float:
         """When the contender came: a run that waited was due before it started."""
-        return float((self.start or self.time) - (self.waited or 0.0))
+        return self.begin - (self.waited or 0.0)
+
+    @property
+    def span(self) -> float:
+        return self.ran or 0.0
 
     @property
     def is_success(self) -> bool:
         return self.event == ENDED and not self.is_failure and not self.is_kept
-
-
-for attribute in OPTIONAL:
-    setattr(Run, attribute, None)
 
 
 class Totals(SimpleNamespace):
@@ -177,7 +201,7 @@ class Totals(SimpleNamespace):
             self.last_failure = max(self.last_failure, run.time)
         if run.event == ENDED:
             self.ends += 1
-            self.last_ran_ms = round(run.ran * 1000)
+            self.last_ran_ms = round(run.span * 1000)
             self.ran_ms += self.last_ran_ms
             if run.is_success:
                 self.last_success = max(self.last_success, run.time)
@@ -207,8 +231,8 @@ class Day(SimpleNamespace):
         """Count one event, after a contender that came at `before`."""
         if run.event == ENDED:
             self.ends += 1
-            self.ran_ms += round(run.ran * 1000)
-            self.longest_ms = max(self.longest_ms, round(run.ran * 1000))
+            self.ran_ms += round(run.span * 1000)
+            self.longest_ms = max(self.longest_ms, round(run.span * 1000))
         else:
             self.first, self.last = min(self.first, run.arrival), max(self.last, run.arrival)
             self.gap_ms = max(self.gap_ms, round((run.arrival - before) * 1000))
@@ -238,7 +262,7 @@ class History(NamedTuple):
             if key in runs and run.event == STARTED:
                 continue  # an end before its start: two clocks disagree
             runs[key] = run
-        return sorted(runs.values(), key=lambda run: run.start or run.time)
+        return sorted(runs.values(), key=lambda run: run.begin)
 
 
 def find_histories(

@@ -38,7 +38,7 @@ class Usual:
         low, high = [self.spans[-(-percent * len(spans) // 100) - 1] for percent in (10, 90)]
         # Of runs of 3 or 40 minutes the median is the one or the other by chance.
         is_wide = high > 2 * self.median or 2 * low < self.median
-        self.range = (low, high) if is_wide else None
+        self.range = [low, high] if is_wide else None
         # Not a percentile: where runs spread, the 95th reports every 20th run of a job that is
         # well.
         self.long_after = max(1.25 * self.spans[-1], 2 * self.median, LEAST_LONG)

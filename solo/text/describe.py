@@ -196,8 +196,10 @@ def format_rough(seconds: float) -> str:
     return format_span(seconds)
 
 
-def format_usual(median: float, span: "Iterable[float] | None") -> str:
-    """Return what is usual: `4m`, or where runs spread `3m to 40m`."""
+def format_usual(median: "float | None", span: "Iterable[float] | None") -> str:
+    """Return what is usual: `4m`, or where runs spread `3m to 40m`; - if nothing is."""
+    if median is None:
+        return "-"
     return " to ".join(dict.fromkeys(map(format_rough, span or [median])))
 
 

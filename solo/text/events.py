@@ -114,14 +114,14 @@ def find_holder(busy: Busy) -> "dict[str, str]":
     """Return the known values of the first holder, without a pid about which the ticket's owner is
     not believed.
     """
-    from solo.text.tables import format_time, make_row
+    from solo.text.rows import make_row
+    from solo.text.tables import format_time
 
     values = {SINCE: format_time(busy.since) or "", NOTE: busy.note}
     if busy.tickets:
-        row = make_row(busy.name, "", busy.tickets[0], busy.tickets[0].record)
-        pid = row["child"] if row["state"] == "orphaned" else row["launcher"] or row["child"]
+        row = make_row(busy.name, "", busy.tickets[0])
         values.update(
-            {PID: str(pid or ""), COMMAND: " ".join(row["command"]), NOTE: row["note"] or ""}
+            {PID: str(row.pid or ""), COMMAND: " ".join(row.command), NOTE: row.note or ""}
         )
     return values
 

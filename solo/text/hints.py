@@ -26,8 +26,18 @@ FLOCK_OPTIONS = {
     "-F": "solo always forks, so that it can release the lock when COMMAND ends",
     "-u": "the lock is released when COMMAND ends; solo stop NAME ends it earlier",
 }
-# Other words for solo's options; the nearest spelling of --lockf is --flock, which locks otherwise.
-OTHER_OPTIONS = {"--lockf": "--fcntl", "--posix": "--fcntl"}
+# Options that people type in vain, another option of the same command, and what to type; the first
+# row that fits. The nearest spelling of --lockf is --flock, which locks otherwise.
+MISTAKES = (
+    ("--lockf --posix", "--fcntl", "did you mean --fcntl?"),
+    ("-V", "-v", "did you mean --version?"),
+    ("-o", "--output", "did you mean --output?"),
+    ("-n", "--limit", "did you mean --limit? A name is typed as it is: solo history NAME"),
+    ("-n --name", "--dir", "a name is typed as it is: solo list NAME"),
+    ("-9 -s -f --signal --force", "--waiting", "to end it at once: -k 0"),
+    # of -port=N of another program named solo, which binds a port
+    ("-p", "-n", "no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock"),
+)
 # Words of other tools, by solo's subcommands.
 OTHER_WORDS = {
     "show": "status info inspect",
@@ -39,6 +49,7 @@ OTHER_WORDS = {
     "doctor": "check",
     "clean": "prune",
     "--help": "help",
+    "--explain": "explain dry-run",
     "--version": "version",
     "-- COMMAND": "run exec lock",
 }
@@ -65,25 +76,39 @@ DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SHORTEST_GUESS = 3  # letters
 
 
-def explain_missing_command(word: str, folders: str) -> str:
+def explain_missing_command(word: str, folders: str, following: str = "") -> str:
     """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the
-    PATH; else the PATH.
+    PATH, "" for a path; else the PATH.
     """
-    if not word:
-        return ""
+    hint = guess_meaning(word, following)
+    if hint:
+        return f" ({hint})"
+    guess = suggest(word, SUBCOMMAND_NAMES, "solo ")
+    return guess or (f" (in the PATH {folders})" if word and folders else "")
+
+
+def guess_meaning(word: str, following: str) -> str:
     if word in MEANINGS:
-        return f" (it was taken as COMMAND; did you mean {MEANINGS[word]}?)"
+        return f"it was taken as COMMAND; did you mean {MEANINGS[word]}?"
     if word in SHELL_WORDS:
-        return " (it is a word of the shell: use sh -c)"
-    if word[0] in DASHES:
-        return " (it starts with a typographic dash, which was taken as COMMAND: type -)"
+        return "it is a word of the shell: use sh -c"
+    if word and word[0] in DASHES:
+        return "it starts with a typographic dash, which was taken as COMMAND: type -"
     if word.lower() in UNITS_OF_TIME:
-        return " (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"
+        return "it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h"
+    if following == "--":
+        return "it was taken as COMMAND; a value of several words needs quotes"
     if not SHELL_SIGNS.isdisjoint(word):
-        return " (it is a line for the shell: use sh -c)"
+        return "it is a line for the shell: use sh -c"
     if "=" in word:
-        return " (to set a variable use env)"
-    return suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})"
+        return "to set a variable use env"
+    return f"did you mean ./{word}?" if word and os.path.isfile(word) else ""
+
+
+def explain_refused_command(path: str) -> str:
+    """Return ` (HINT)` for a file that nobody may execute."""
+    is_plain = os.path.isfile(path) and not os.stat(path).st_mode & 0o111
+    return f" (chmod +x {path})" if is_plain else ""
 
 
 def explain_lock_file(word: str, following: str) -> str:
@@ -115,10 +140,9 @@ def explain_option(flag: str, known: "Collection[str]") -> str:
         for reason, options in HOLD_REASONS.items():
             if long in options.split():
                 return f" of solo hold ({reason})"
-    if flag == "-p":  # of -port=N of another program named solo, which binds a port
-        return " (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)"
-    if flag in OTHER_OPTIONS:
-        return f" (did you mean {OTHER_OPTIONS[flag]}?)"
+    for flags, beside, hint in MISTAKES:
+        if flag in flags.split() and beside in known:
+            return f" ({hint})"
     if flag in FLOCK_OPTIONS:
         return f" (of flock(1): {FLOCK_OPTIONS[flag]})"
     return suggest(flag, known) or " (--help lists the options)"

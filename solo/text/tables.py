@@ -11,12 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from solo.identity import find_pid
-from solo.kernel import decode
-from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED, SLOTS, Claim
-from solo.process.owners import find_origins, is_orphaned, is_trusted, vouches
-from solo.text.describe import find_directory
-from solo.text.users import find_user
+from solo.text.rows import FIELDS_OF_TIME
 from solo.text.width import clean, cut, measure, pad
 
 Rows = list[list[str]]  # of cells
@@ -26,13 +21,8 @@ Change = Callable[
     [list[str], int], Any
 ]  # returns the cells of a column, as they fit into some width, or None
 
-MODES = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
-MODES |= {INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"}
 GAP = 2  # cells between two columns on a terminal
 NAME, NOTE = "NAME", "NOTE"
-# Fields of a row about its lease at an engine: seconds, seconds, and both in words if its renewal
-# is late.
-NO_LEASE: dict[str, Any] = {"renewed_ago": None, "free_in": None, "silent": None}
 LEAST = 16  # cells of the last column, the command
 
 
@@ -46,7 +36,7 @@ STEPS: tuple[tuple[str, Change], ...] = (
     (NOTE, shorten(12)),
     (NAME, shorten(12)),
     ("MODE", lambda cells, _: None if {*cells} == {"exclusive"} else cells),
-    ("LAUNCHER", lambda *_: None),
+    ("CHILD", lambda *_: None),  # LAUNCHER is the pid for kill(1)
     (
         "TIME",
         lambda cells, _: [cell.partition("-")[2] or cell for cell in cells],
@@ -167,72 +157,6 @@ def find_width(column: str, cells: list[str]) -> int:
     return max(map(measure, [column, *cells]))
 
 
-def describe_claim(claim: Any, slot: int | None) -> dict[str, Any]:
-    """Return the fields of a row that describe a Claim, or the claim of a Run. `slot` is its first
-    slot, or None.
-    """
-    slots, take = (claim.slots, claim.take) if claim.mode == SLOTS else (None, None)
-    return {"mode": MODES[claim.mode], "slot": slot, "slots": slots, "take": take}
-
-
-def make_row(name: str, where: str, ticket: Any, record: Any) -> dict[str, Any]:
-    """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects
-    it.
-    """
-    # Before its command runs, a launcher that holds the name may wait at its engine, or for the
-    # second name of a pair.
-    is_waiting = not ticket.is_hold or (
-        record is not None and record.child is None and (record.via or record.is_pair)
-    )
-    state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
-    pids, claims = ({}, {}) if record is None else find_claims(ticket, record)
-    slot = record.slot[0][0] if record and record.slot else None
-    return {
-        "name": name,
-        "state": state,
-        **describe_claim(record.claim if record else Claim(EXCLUSIVE), slot),
-        "launcher": pids.get("launcher"),
-        "child": pids.get("child"),
-        "since": record and record.since,
-        "user": find_user(ticket.owner_uid),
-        "host": record and record.origin.host,
-        "command": [decode(word) for word in record.command] if record else [],
-        "note": (record and record.note) or None,
-        "via": (record and record.via) or where,
-        "ticket": ticket.number,
-        "claims": claims,
-        "directory": record and find_directory(ticket),
-        **NO_LEASE,
-    }
-
-
-def find_claims(ticket: Any, record: Any) -> tuple[dict[str, int], dict[str, Any]]:
-    """Return (our pids by `launcher` and `child`; what the record says but the owner of its file
-    cannot vouch for).
-    """
-    pids: dict[str, int] = {}
-    claims: dict[str, Any] = {}
-    trusted = is_trusted(ticket)
-    if not trusted and record.uid != ticket.owner_uid:
-        claims["user"] = find_user(record.uid)
-    for key, process in (
-        ("launcher", None if record.is_kept else record.holder),
-        ("child", record.child),
-    ):
-        if process and process[0]:
-            pid = find_pid(process, *find_origins(ticket))
-            if pid and (trusted or vouches(ticket, process)):
-                pids[key] = pid
-            else:
-                claims[key] = pid or process[0]
-    return pids, claims
-
-
-def format_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows as --json prints them, with their times in RFC 3339."""
-    return [{**row, "since": format_time(row["since"])} for row in rows]
-
-
 def format_time(seconds: float | None) -> str | None:
     """Return a time in RFC 3339, local time, in milliseconds; None for None."""
     return (
@@ -243,10 +167,10 @@ def format_time(seconds: float | None) -> str | None:
 
 
 def format_json(value: object) -> str:
-    """Return JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four
-    characters, like \\xff.
+    """Return JSON in ASCII; of a row an object, with its times in RFC 3339. A byte of a name or a
+    command that is not UTF-8 becomes four characters, like \\xff.
     """
-    text = json.dumps(value, indent=2)
+    text = json.dumps(convert(value), indent=2)
     # The first group skips what only looks like such a byte: after a backslash, or the end of a
     # pair of surrogates.
     return re.sub(
@@ -254,3 +178,12 @@ def format_json(value: object) -> str:
         lambda found: found[1] or rf"\\x{found[2]}",
         text,
     )
+
+
+def convert(value: object) -> object:
+    if isinstance(value, list):
+        return list(map(convert, value))
+    if not isinstance(value, tuple):
+        return value
+    fields = zip(value._fields, value)  # type: ignore[attr-defined]
+    return {key: format_time(one) if key in FIELDS_OF_TIME else convert(one) for key, one in fields}

@@ -26,6 +26,7 @@ from solo.commands.doctor.crontab import Source
 from solo.commands.doctor.guards import make_name
 from solo.commands.doctor.shell_line import Unclear, split_line
 from solo.errors import SoloError
+from solo.text.tables import format_json
 
 DAILY = "30 2 * * * "
 LOCK = "/run/lock/job"
@@ -207,10 +208,15 @@ def ours(folder, monkeypatch):
     place.find_place.cache_clear()
 
 
+def describe(lines):
+    """Return the rows as --json prints them."""
+    return json.loads(format_json(list(jobs.describe(lines))))
+
+
 def examine(text, folder="/nowhere", is_unit=False, has_user=None, file="tab", user=ME):
     source = Source(str(file), text.replace("BIN", str(folder)), has_user, user)
     lines = units.parse_unit([source]) if is_unit else crontab.parse_crontab(source)
-    return list(jobs.describe(list(lines)))
+    return describe(list(lines))
 
 
 def list_found(row):
@@ -425,7 +431,7 @@ SAME = [
 def test_lines_without_a_name_that_skip_each_other_get_a_note(folder, first, second, checks):
     (folder / "crontab").write_text(f"PATH={os.environ['PATH']}\n{DAILY}{first}\n{DAILY}{second}\n")
 
-    rows = list(jobs.describe(jobs.list_lines([str(folder / "crontab")], False)))
+    rows = describe(jobs.list_lines([str(folder / "crontab")], False))
 
     for row in rows:
         assert {finding["check"] for finding in row["findings"]} & {"twins"} == checks
@@ -625,7 +631,7 @@ def test_cronie_skips_the_line_and_debian_the_file(tmp_path, monkeypatch):
     found = {}
     for cron in (cron_rules.DEBIAN, cron_rules.CRONIE, cron_rules.BUSYBOX):
         monkeypatch.setattr(crontab, "find_cron", lambda: cron)
-        rows = jobs.describe(list(crontab.parse_crontab(Source(str(file), text, True, ME, True))))
+        rows = describe(list(crontab.parse_crontab(Source(str(file), text, True, ME, True))))
         found[cron] = [
             one["text"] for row in rows for one in row["findings"] if one["state"] == "fails"
         ]
@@ -695,7 +701,7 @@ def test_a_line_that_cron_refuses_fails(monkeypatch, line):
     rows = [
         row
         for source in sources
-        for row in jobs.describe(list(crontab.parse_crontab(source)))
+        for row in describe(list(crontab.parse_crontab(source)))
         if row["line"] == 2
     ]
 
@@ -1098,7 +1104,7 @@ def test_units_of_one_name_are_compared(tmp_path, case):
     files = [tmp_path / "a.service", tmp_path / "b.service"]
     for file, text in zip(files, settings):
         file.write_text(f"{UNIT}{text}SuccessExitStatus=75\nExecStart=solo -n x -- true\n")
-    first, _ = jobs.describe(jobs.list_lines(list(map(str, files)), True))
+    first, _ = describe(jobs.list_lines(list(map(str, files)), True))
 
     found = [one["text"] for one in first["findings"] if one["check"] == "directories"]
     assert len(found) == bool(place)
@@ -1240,7 +1246,7 @@ def test_a_drop_in_is_judged_with_its_unit(tmp_path, monkeypatch, case):
     for file, text in (("lib/a.service", unit), ("etc/a.service.d/b.conf", drop_in)):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text(f"{UNIT}{text}\n") if text else None
-    rows = list(jobs.describe(jobs.list_lines([str(tmp_path / "etc/a.service.d/b.conf")], True)))
+    rows = describe(jobs.list_lines([str(tmp_path / "etc/a.service.d/b.conf")], True))
 
     assert [
         f"{list_found(row)} {Path(row['file']).name}" for row in rows if row["findings"]
@@ -1503,7 +1509,7 @@ def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, cap
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 65534)
     files = [str(tmp_path / "crontab"), str(tmp_path / "cron.d/good"), "crontab -l"]
     assert [one.file for one in crontab.find_crontabs()] == files
-    jobs.run({"crontab": True, "dir": str(tmp_path)}, [])
+    jobs.run(jobs.Asked(crontab=True, dir=str(tmp_path)), [])
     assert "crontab -l:1: " in capsys.readouterr().out
 
 
@@ -1515,7 +1521,7 @@ def test_without_files_crontabs_and_units_are_compared(tmp_path, capsys, put, op
     put({"spool/nobody": "@daily /bin/sh -c 'solo -n backup -- job.sh'\n", "bin/solo": ""})
     put({"system/a.service": "[Service]\nExecStart=solo -n backup -E 0 -- job.sh\n"})
 
-    jobs.run({option: True, "dir": str(tmp_path)}, [])
+    jobs.run(jobs.Asked(**{option: True}, dir=str(tmp_path)), [])
 
     *_, found, end = capsys.readouterr().out.splitlines()
     other = {

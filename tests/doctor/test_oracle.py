@@ -196,7 +196,7 @@ def suggest(line, variables):
     [row] = jobs.describe(
         list(parse_crontab(Source("tab", f"{head}* * * * * {line}\n", False, ME.pw_name)))
     )
-    return row["use"] and row["use"].removeprefix("* * * * * ")
+    return row.use and row.use.removeprefix("* * * * * ")
 
 
 @pytest.fixture

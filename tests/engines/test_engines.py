@@ -89,7 +89,7 @@ class Fleet:
         """
         rows, is_complete = collect(str(self.lab.path / "nowhere"), self.url, [name])
         assert is_complete
-        return sum(row["state"] == state for row in rows)
+        return sum(row.state == state for row in rows)
 
 
 @pytest.fixture
@@ -781,7 +781,7 @@ def test_silent_holder_is_shown_and_its_lock_can_be_removed(fleet):
     )
 
     kill(holder)
-    until(lambda: collect(str(fleet.lab.path / "nowhere"), fleet.url, [fleet.job])[0][0]["silent"])
+    until(lambda: collect(str(fleet.lab.path / "nowhere"), fleet.url, [fleet.job])[0][0].silent)
 
     [row] = fleet.list(fleet.job)
     assert row["state"] == "held" and 12 < row["renewed_ago"] and 0 < row["free_in"] < 22

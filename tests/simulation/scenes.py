@@ -61,7 +61,9 @@ def run_clean():
     base = acquire.make_base(PLACE, False)
     try:
         [name] = modules.getcurrent().process.words[1:]
-        clean.clean(name, Directory(base.fd, base.path, base.mode, base.shared), {"dir": PLACE})
+        clean.clean(
+            name, Directory(base.fd, base.path, base.mode, base.shared), clean.Asked(dir=PLACE)
+        )
     except SoloError as error:
         main.say(str(error))
         return error.status

@@ -73,7 +73,7 @@ def comes_true(condition, patience=PATIENCE):
 
 
 def list_waiting(lab):
-    return [row["launcher"] for row in list_all(lab) if row["state"] == "waiting"]
+    return [row.launcher for row in list_all(lab) if row.is_waiting]
 
 
 def count_calls(lab, scene):

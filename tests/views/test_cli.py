@@ -13,6 +13,7 @@ from conftest import PATIENCE, ROOT, finish, read_line, until
 
 from solo import argv
 from solo.commands.cli import SUBCOMMANDS
+from solo.commands.lookup import Asked
 from solo.options import GROUPS, LAUNCHER_OPTIONS
 
 
@@ -257,6 +258,14 @@ def test_manual_is_clean_mdoc_of_some_screens_with_the_usual_sections():
     assert page.index(".Sh EXAMPLES") < page.index(".Sh OPTIONS")
 
 
+def test_options_of_each_subcommand_are_fields_of_the_asked_ones():
+    typed = {
+        option.key for one in SUBCOMMANDS.values() for option in one.options if one.name != "hold"
+    }
+
+    assert {key for key in typed if not hasattr(Asked, key)} == {"all"}
+
+
 MISTAKES = [
     ("lsit", "lsit: command not found (did you mean solo list?)"),
     ("hisotry job", "hisotry: command not found (did you mean solo history?)"),
@@ -332,11 +341,11 @@ MISTAKES = [
     ("hold --for 9 'a\x1b'", "a\\x1b: a name may not contain control characters"),
     (
         "--via file clean",
-        "only --dir may precede clean (to run a program of this name, type -- before it)",
+        "only --dir may precede clean, other options follow it (to run a program of this name, type -- before it)",
     ),
     (
         "-n job top",
-        "only --dir and --via may precede top (to run a program of this name, type -- before it)",
+        "only --dir and --via may precede top, other options follow it (to run a program of this name, type -- before it)",
     ),
     ("list --jsn", "--jsn: no such option (did you mean --json?)"),
     ("stop --kil 3 x", "--kil: no such option (did you mean --kill-after?)"),
@@ -345,14 +354,41 @@ MISTAKES = [
         "--since x: not a duration or a date (like 12h, 2d, yesterday, 2026-01-31 or '2026-01-31 03:00')",
     ),
     ("history --limit 0", "--limit 0: not a number above 0"),
+    ("-V", "-V: no such option (did you mean --version?)"),
+    ("metrics -o f", "-o: no such option (did you mean --output?)"),
+    (
+        "history -n 5",
+        "-n: no such option (did you mean --limit? A name is typed as it is: solo history NAME)",
+    ),
+    ("list -n x", "-n: no such option (a name is typed as it is: solo list NAME)"),
+    ("stop -9 x", "-9: no such option (to end it at once: -k 0)"),
+    ("stop --signal KILL x", "--signal: no such option (to end it at once: -k 0)"),
+    (
+        "explain x",
+        "explain: command not found (it was taken as COMMAND; did you mean solo --explain?)",
+    ),
+    ("-- here.sh", "here.sh: command not found (did you mean ./here.sh?)"),
+    ("./here.sh", "./here.sh: Permission denied (chmod +x ./here.sh)"),
+    ("'./here.sh && x'", "./here.sh && x: no such file (it is a line for the shell: use sh -c)"),
+    (
+        "-n my backup -- ./here.sh",
+        "backup: command not found (it was taken as COMMAND; a value of several words needs quotes)",
+    ),
+    (
+        "--json list",
+        "only --dir and --via may precede list, other options follow it (to run a program of this name, type -- before it)",
+    ),
+    ("-q --loud-after x true", "--loud-after x: not a number, nor a duration (like 3, 30s, 6h)"),
 ]
 
 
 @pytest.mark.parametrize("words, message", MISTAKES)
 def test_likely_mistake_gets_a_hint(lab, words, message):
-    result = lab.run(*shlex.split(words))
+    (lab.path / "here.sh").write_text("true")
 
-    assert result.returncode in (125, 127) and result.stdout == b""
+    result = lab.run(*shlex.split(words), cwd=lab.path)
+
+    assert result.returncode in (125, 126, 127) and result.stdout == b""
     assert result.stderr.decode() == f"solo: {message}\n".replace("$PATH", os.environ["PATH"])
 
 

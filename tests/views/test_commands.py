@@ -100,7 +100,7 @@ def test_unknown_name_error_says_whose_names_were_searched(common):
     user = pwd.getpwuid(1)
     code = (
         f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lookup;"
-        " lookup.check_known('job', {}, 'wait for')"
+        " lookup.check_known('job', lookup.Asked(), 'wait for')"
     )
     error = subprocess.run(
         ["/usr/bin/python3", "-IS", "-c", code], user=1, capture_output=True, text=True
@@ -468,7 +468,7 @@ def list_early(queue, *words):
             time.sleep(0.01)
     return files
 FileQueue.list_files = list_early
-sys.exit(stop.run(dict(dir=os.environ["SOLO_DIR"], kill_after=3600.0, waiting=True), ["job"]))
+sys.exit(stop.run(stop.Asked(dir=os.environ["SOLO_DIR"], kill_after=3600.0, waiting=True), ["job"]))
 """
 
 
@@ -494,7 +494,7 @@ def kill_first(eviction, tickets):
             time.sleep(0.01)
     return act(eviction, tickets)
 Eviction.act = kill_first
-sys.exit(stop.run(dict(dir=os.environ["SOLO_DIR"], kill_after=3600.0), ["job"]))
+sys.exit(stop.run(stop.Asked(dir=os.environ["SOLO_DIR"], kill_after=3600.0), ["job"]))
 """
 
 
@@ -834,7 +834,7 @@ def test_doctor_finds_cleaners_relative_dir_and_missing_home(lab, monkeypatch, c
     ).startswith("/tmp/")
 
     monkeypatch.setattr(checks.posix, "geteuid", lambda: 54321)
-    assert doctor.run({}, []) == 1
+    assert doctor.run(doctor.Asked(), []) == 1
     assert capsys.readouterr().out.startswith(
         "fails  cannot find a place for names: uid 54321 has no home directory"
     )

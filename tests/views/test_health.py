@@ -14,7 +14,7 @@ from conftest import finish, read_line, until
 from tmux import Tmux
 from written import DAY, HOUR, MINUTE, NOW, WEEK, Written
 
-from solo.history import health, reader
+from solo.history import health
 from solo.history.health import BAD, FEWEST, STATES, Clock, Held, find_late, judge
 
 
@@ -470,7 +470,7 @@ def judge_month(written, spans, moments=()):
 
 def begin_again(run):
     """Return an ended run as it was before its end."""
-    return reader.Run(**{**vars(run), "event": b"started", "time": run.start})
+    return run._replace(event=b"started", time=run.start)
 
 
 # What was broken: its name and the state that says so; from which day on, and within how many days

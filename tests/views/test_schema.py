@@ -8,13 +8,14 @@ from datetime import datetime
 
 import jsonschema
 import pytest
+import schema
 from conftest import ROOT, finish, kill, until
 
 SCHEMA = json.loads((ROOT / "docs/solo.schema.json").read_text())
 OBJECTS = {key: known for key, known in SCHEMA["$defs"].items() if "properties" in known}
 # Each key of 0.2.0 and later. A line of this table only grows.
 KEYS = {
-    "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue usual_range renewed_ago free_in silent",
+    "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue usual_range renewed_ago free_in silent names processes",
     "name": "name via path journal skips holds waiting runs state reason days",
     "day": "first last runs skips failures mean longest",
     "job": "name state states reason last ago outcome code signal usual usual_range skipped starts due missed command",
@@ -31,6 +32,10 @@ def check(kind, printed):
     rows = json.loads(printed)
     jsonschema.Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{kind}"}).validate(rows)
     return rows
+
+
+def test_schema_is_made_from_the_rows():
+    assert schema.SCHEMA.read_text() == schema.make_schema()  # else: make man
 
 
 def test_schema_is_one_and_requires_every_key():

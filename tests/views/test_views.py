@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import PATIENCE, finish, kill_both, make_full_pipe, read_line, read_state, until
@@ -18,10 +19,11 @@ from observed import parse_metrics
 from tmux import Tmux
 from written import DAY, Written
 
-from solo.commands.history import find_percentile, find_trends, make_picture
+from solo.commands.history import collect, find_percentile, find_trends, make_picture
+from solo.commands.lookup import Asked
 from solo.contention import progress
 from solo.history.usual import FEWEST, LEAST_LONG
-from solo.text.tables import fit, format_time
+from solo.text.tables import fit
 from solo.text.width import measure
 
 MANY = 40  # names, more than a screen has rows
@@ -370,7 +372,9 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
 
     lines = screen("history").wait_for("ended:0")
     plain, narrow = [
-        str(make_picture(lab.history(), 0, time.time(), width, code)).split("\n")
+        str(
+            make_picture(collect(Asked(dir=str(lab.directory)), [])[0], 0, time.time(), width, code)
+        ).split("\n")
         for width, code in ((80, "latin-1"), (58, "utf-8"))
     ]
 
@@ -421,7 +425,7 @@ def test_history_without_a_run_in_its_span_says_when_the_last_one_was(lab, scree
 def test_trend_is_said_where_it_is_plain():
     def name_trend(spans):
         rows = [
-            {"name": "job", "outcome": "ok", "ran": span, "time": format_time(day * DAY)}
+            SimpleNamespace(name="job", outcome="ok", ran=span, time=day * DAY)
             for day, span in enumerate(spans)
         ]
         return find_trends(rows).get("job")
@@ -480,7 +484,7 @@ def test_a_note_and_slots_leave_the_command_and_the_reason_of_a_skip(lab, screen
 
 @pytest.mark.parametrize("room", range(30, 140, 7))
 def test_a_table_is_fitted_in_the_documented_order(room):
-    columns = ("NAME", "STATE", "MODE", "LAUNCHER", "USER", "NOTE", "COMMAND")
+    columns = ("NAME", "STATE", "MODE", "CHILD", "USER", "NOTE", "COMMAND")
     row = [
         "a-rather-long-name",
         "held",
@@ -493,15 +497,13 @@ def test_a_table_is_fitted_in_the_documented_order(room):
 
     shown, [cells] = fit(columns, [row], room, 2)
 
-    given_up = [column for column in ("MODE", "LAUNCHER", "USER", "NOTE") if column not in shown]
-    assert (
-        given_up == ["MODE", "LAUNCHER", "USER", "NOTE"][: len(given_up)] and shown[-1] == "COMMAND"
-    )
+    given_up = [column for column in ("MODE", "CHILD", "USER", "NOTE") if column not in shown]
+    assert given_up == ["MODE", "CHILD", "USER", "NOTE"][: len(given_up)] and shown[-1] == "COMMAND"
     assert cells[-1] == row[-1] and all(cell in row or cell.endswith("…") for cell in cells)
     widths = [
         max(measure(column), measure(cell)) + 2 for column, cell in zip(shown[:-1], cells[:-1])
     ]
-    assert sum(widths) + 16 <= room or given_up == ["MODE", "LAUNCHER", "USER", "NOTE"]
+    assert sum(widths) + 16 <= room or given_up == ["MODE", "CHILD", "USER", "NOTE"]
 
 
 def test_a_mode_that_differs_and_users_that_differ_stay():

@@ -22,7 +22,7 @@ from pathlib import Path
 from solo import kernel
 from solo.commands.clean import LIKE_GENERATED
 from solo.commands.doctor.daemon import CRON_PATH
-from solo.commands.lookup import open_existing
+from solo.commands.lookup import Asked, open_existing
 from solo.commands.states import MOST_REASONS, find_jobs, read_clock
 from solo.contention.addresses import list_addresses
 from solo.contention.judge import Look
@@ -43,6 +43,7 @@ from solo.kernel import HOME_PLACE, USERS_PLACE, decode
 from solo.options import FILE
 from solo.process.prctl import load_prctl
 from solo.text.remedies import explain, find_nearest, quote_path
+from solo.text.rows import Finding
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket
 
 Findings = Iterator[tuple[str, str]]
@@ -529,7 +530,7 @@ def check_generated_names(asked: str | None) -> Findings:
 
 def check_jobs(asked: str | None) -> Findings:
     """Which jobs does the judge of health call bad?"""
-    found = find_jobs({"dir": asked}, [], read_clock())[0]
+    found = find_jobs(Asked(dir=asked), [], read_clock())[0]
     bad = [f"{job.name} ({job.health.state})" for job in found if job.health.is_bad]
     if bad:
         more = ", ..." * (len(bad) > MOST_REASONS)
@@ -557,13 +558,11 @@ CHECKS: tuple[Callable[[str | None], Findings], ...] = (
 )
 
 
-def examine_machine(asked: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield (check, state, text) of each finding."""
+def examine_machine(asked: str | None) -> Iterator[Finding]:
     for check in CHECKS:
         with suppress(SoloError):  # check_directory has reported it
-            yield from (
-                (check.__name__.removeprefix("check_"), *finding) for finding in check(asked)
-            )
+            for state, text in check(asked):
+                yield Finding(state, check.__name__.removeprefix("check_"), text)
 
 
 def find_file_system(path: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from solo.commands.doctor.lock_tools import CHRONIC, MENTION, SAFE, Guard, find_
 from solo.commands.doctor.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
 from solo.text.hints import find_earlier_spellings
+from solo.text.rows import Finding
 
 FAILS, NOTE = "fails", "note"
 NEW_EACH_RUN = re.compile(
@@ -58,14 +59,6 @@ IDIOMS = {
         "two runs can both test that file before one of them makes it, and it stays after a kill",
     ),
 }
-
-
-class Finding(NamedTuple):
-    """`state` is fails or note, `check` a word for programs, `text` the message."""
-
-    state: str
-    check: str
-    text: str
 
 
 class Advice(NamedTuple):

@@ -18,11 +18,12 @@ from solo.argv import read_variables
 from solo.command import find_command
 from solo.commands.doctor.crontab import Line, find_crontabs, parse_crontab, read_all
 from solo.commands.doctor.daemon import CRON_PATH, UNIT_PATH
-from solo.commands.doctor.guards import FAILS, NOTE, Finding, make_name
+from solo.commands.doctor.guards import FAILS, NOTE, make_name
 from solo.commands.doctor.lock_tools import SAFE
 from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo, find_uid
 from solo.commands.doctor.unit_files import read_services
 from solo.commands.doctor.units import parse_unit
+from solo.commands.lookup import Asked
 from solo.contention import period
 from solo.engines import acquire
 from solo.errors import SoloError
@@ -34,6 +35,7 @@ from solo.kernel import encode
 from solo.plan import Plan
 from solo.process import limits
 from solo.text.describe import format_duration, format_rough
+from solo.text.rows import Finding, LineRow
 from solo.text.tables import format_json
 from solo.text.width import print_clean
 
@@ -65,36 +67,32 @@ class Where(NamedTuple):
 Groups = dict[tuple[object, ...], dict[Any, Line]]
 
 
-def run(options: dict[str, Any], names: list[str]) -> int:
+def run(options: Asked, names: list[str]) -> int:
     """Print the findings. Return 1 if something is wrong, else 0. Raises SoloError if a named file
     cannot be read.
     """
-    is_unit = "unit" in options
+    is_unit = options.unit
     lines = list_lines(names, is_unit)
     rows = [
-        row
-        for row in describe(lines, [] if names else list_lines([], not is_unit))
-        if row["findings"]
+        row for row in describe(lines, [] if names else list_lines([], not is_unit)) if row.findings
     ]
-    if options.get("json"):
+    if options.json:
         print(format_json(rows))
     else:
         for row in rows:
-            for finding in row["findings"]:
-                print_clean(
-                    f"{finding['state']:<5}  {row['file']}:{row['line']}: {finding['text']}"
-                )
-            if row["use"] is not None:
-                print_clean(f"use    {row['use']}")
+            for finding in row.findings:
+                print_clean(f"{finding.state:<5}  {row.file}:{row.line}: {finding.text}")
+            if row.use is not None:
+                print_clean(f"use    {row.use}")
         print_clean(summarize(sum(bool(line.command) for line in lines), rows))
-    return int(any(row["state"] == FAILS for row in rows))
+    return int(any(row.state == FAILS for row in rows))
 
 
-def summarize(count: int, rows: list[dict[str, Any]]) -> str:
+def summarize(count: int, rows: list[LineRow]) -> str:
     if not count:
         return "no command found"
-    wrong = sum(row["state"] == FAILS for row in rows)
-    unread = sum(row["findings"][0]["check"] in ("unread", "unclear", "wrapper") for row in rows)
+    wrong = sum(row.state == FAILS for row in rows)
+    unread = sum(row.findings[0].check in ("unread", "unclear", "wrapper") for row in rows)
     read = f"{count} command{'s' * (count != 1)}"
     text = f"{wrong} of {read} to change" if wrong else f"nothing wrong in {read}"
     return text + f", {unread} not understood" * bool(unread)
@@ -111,7 +109,7 @@ def list_lines(names: list[str], is_unit: bool) -> list[Line]:
     ]
 
 
-def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[str, Any]]:
+def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[LineRow]:
     """Yield a row for each line. `others` are lines that may have the same lock files and names."""
     groups: Groups = {}
     for line in [*lines, *others]:
@@ -134,13 +132,9 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[st
                     )
                 )
         findings.sort(key=lambda finding: finding.state != FAILS)
-        row = {
-            "file": line.file,
-            "line": line.number,
-            "state": findings[0].state if findings else NOTE,
-        }
-        row |= {"tool": advice.tool, "call": advice.call, "lock": advice.lock}
-        yield {**row, "findings": [finding._asdict() for finding in findings], "use": use}
+        state = findings[0].state if findings else NOTE
+        guard = advice.tool, advice.call, advice.lock
+        yield LineRow(line.file, line.number, state, *guard, findings, use)
 
 
 def list_keys(line: Line) -> Iterator[tuple[tuple[object, ...], Any]]:
