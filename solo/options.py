@@ -140,7 +140,7 @@ SYSLOG = Option("syslog", None, kinds.FLAG, None, OUTPUT, "Log starts, skips and
     text="Log starts, skips and ends to syslog; see solo(7).")
 NOTIFY = Option("notify", None, kinds.LINE, "LINE", OUTPUT, "Run shell command LINE after a skip or bad end",
     text="Run the shell command LINE after a skip or a bad end; see solo(7).")
-CAPTURE = Option("capture", None, kinds.CAPTURE, "WHEN[,SIZE]", OUTPUT, "failed: print output if it fails; keep: only keep it",
+CAPTURE = Option("capture", None, kinds.CAPTURE, "WHEN[,SIZE]", OUTPUT, "failed: print output if it fails; keep: never",
     keyword=None,
     text="With failed, print the command's output, stdout and stderr in one order, only if the run fails; with keep, print "
     "nothing. Either way a file keeps the first and the last half of SIZE (64k) of it; see solo(7).")

@@ -32,7 +32,7 @@ complete -c solo -n __fish_use_subcommand -l chdir -x -a '(__fish_complete_direc
 complete -c solo -n __fish_use_subcommand -l ttl -x -d 'Life of an engine\'s lease after a renewal (15s)'
 complete -c solo -n __fish_use_subcommand -l once-per -x -d 'Run once per DURATION; retry: until it succeeds'
 complete -c solo -n __fish_use_subcommand -l syslog -d 'Log starts, skips and ends to syslog'
-complete -c solo -n __fish_use_subcommand -l capture -x -d 'failed: print output if it fails; keep: only keep it'
+complete -c solo -n __fish_use_subcommand -l capture -x -d 'failed: print output if it fails; keep: never'
 complete -c solo -n __fish_use_subcommand -l notify -x -d 'Run shell command LINE after a skip or bad end'
 complete -c solo -n __fish_use_subcommand -l notify-on -x -d 'Events of --notify (failed,skipped,overdue)'
 complete -c solo -n __fish_use_subcommand -s v -l verbose -d 'Print waits, starts and ends to stderr'

@@ -84,7 +84,7 @@ def read_names(memory: "mmap | bytes") -> "list[tuple[int, str]]":
     return [(int(token), decode(name)) for token, name in pairs]
 
 
-def keep(directory: "str | None", memory: "mmap") -> None:
+def store(directory: "str | None", memory: "mmap") -> None:
     """Write the output to a file for each name of the run. Raises OSError, SoloError."""
     words = memoryview(memory)[:NAMES].cast("Q")
     count, is_failure, text = words[COUNT], not words[SUCCESS], join(memory)

@@ -90,7 +90,7 @@ class Capture(Observer):
                     poller.unregister(fd)
                     left.remove(fd)
         if self.words[COUNT] > self.words[KEPT]:
-            captured.keep(self.directory, self.memory)
+            captured.store(self.directory, self.memory)
 
     def take(self, most: int) -> int:
         """Read at most `most` bytes into the memory, alone. Return their number, 0 at the end of
@@ -157,7 +157,7 @@ class Capture(Observer):
     def keep(self, name: str, newline: bytes) -> None:
         """Keep the output. Report a failure, after a `newline` if one is missing."""
         try:
-            captured.keep(self.directory, self.memory)
+            captured.store(self.directory, self.memory)
         except (OSError, SoloError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             write(newline)

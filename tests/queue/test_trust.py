@@ -581,6 +581,7 @@ SAFE = {
     """,
     "the pid is of our child, our parent, or the kernel, or was typed": """
         engines/program:reap process/pair:Lower.wake process/pair:Upper.send process/pair:go_on_below
+        process/capture:Capture.copy process/limits:Termination.hear
         commands/hold:Timer.dismiss commands/hold:find_process commands/hold:read_words commands/hold:warn_of_fork
         contention/sockets:SocketQueue.see_command contention/sockets:make_record
         contention/sockets:read_command kernel:end_child
@@ -588,6 +589,7 @@ SAFE = {
         start:find_program start:read_parents_ignored
     """,
     "it opens only a regular file": "process/descriptor:is_locked",
+    "the processes are holders of this user": "commands/captured:read_memory",
     "end() calls it once that user could have signalled the process": "contention/evict:announce_kept",
     "open_recipient() has asked, or the process was found below us": "process/recipient:Recipient.send",
 }
