@@ -3,8 +3,6 @@
 Every reader of this user is asked, whatever a record says: no other user's process is opened.
 """
 
-from __future__ import annotations
-
 import os
 
 from solo.commands.lookup import open_existing
@@ -20,14 +18,14 @@ from solo.tickets import ORPHANED
 LINES = 10  # shown
 
 
-def list_last_lines(directory: str | None, name: str, runs: list[RunRow]) -> list[str]:
+def list_last_lines(directory: "str | None", name: str, runs: "list[RunRow]") -> "list[str]":
     """Return the last lines of the last run, if it goes on or has failed. Raises SoloError."""
     last = [run for run in runs if run.token is not None][-1:]
     output = find_last(directory, name, last) if last and last[0].outcome != OK else None
     return clean_lines(output).rstrip("\n").split("\n")[-LINES:] if output else []
 
 
-def find_last(directory: str | None, name: str, runs: list[RunRow]) -> bytes | None:
+def find_last(directory: "str | None", name: str, runs: "list[RunRow]") -> "bytes | None":
     """Return the output of the last of `runs` that has one, or None. Raises SoloError."""
     place = open_existing(directory, open_place, name)
     if place is None:
@@ -49,7 +47,7 @@ def find_last(directory: str | None, name: str, runs: list[RunRow]) -> bytes | N
     return None
 
 
-def read_memory(name: str, token: int) -> bytes | None:
+def read_memory(name: str, token: int) -> "bytes | None":
     """Return the output that a reader has so far; None without one."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -2,8 +2,6 @@
 Plugins: a line with performance data, and an exit status of 0 to 3.
 """
 
-from __future__ import annotations
-
 import posix
 import sys
 from collections.abc import Callable
@@ -29,10 +27,10 @@ Limits = tuple["float | None", "float | None"]  # seconds from which on to warn,
 class Finding(NamedTuple):
     status: str
     text: str
-    job: Job | None = None
+    job: "Job | None" = None
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print the line about the names, or all. Return its status."""
     clock, limits = read_clock(), options.within
     try:
@@ -54,7 +52,7 @@ def answer(status: str, text: str, numbers: str = "") -> int:
     return STATUSES.index(status)
 
 
-def answer_errors(call: Callable[[], int]) -> int:
+def answer_errors(call: "Callable[[], int]") -> int:
     """Return what `call` does. What it raises is UNKNOWN: another status would be read as one of a
     job.
     """
@@ -71,7 +69,7 @@ def answer_errors(call: Callable[[], int]) -> int:
         return STATUSES.index(UNKNOWN)
 
 
-def find(options: Asked, names: list[str], clock: Clock, limits: Limits) -> list[Finding]:
+def find(options: Asked, names: "list[str]", clock: Clock, limits: Limits) -> "list[Finding]":
     """Return what is found about each job, and each name without one; at least one. Raises
     SoloError.
     """
@@ -100,7 +98,7 @@ def explain_unknown(name: str, options: Asked) -> str:
     return f"{name}: no run is recorded"
 
 
-def describe_roots(options: Asked, names: list[str]) -> str:
+def describe_roots(options: Asked, names: "list[str]") -> str:
     """Return what to type for root's names, "" for root, who sees them."""
     if options.dir or posix.geteuid() == 0:
         return ""
@@ -134,11 +132,11 @@ def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Finding:
     return Finding(status, f"{job.name}: {text}", job)
 
 
-def count(found: list[Finding], status: str) -> int:
+def count(found: "list[Finding]", status: str) -> int:
     return sum(one.status == status for one in found)
 
 
-def summarize(found: list[Finding]) -> str:
+def summarize(found: "list[Finding]") -> str:
     """Return the worst texts, and how many others there are. `found` begins with the worst."""
     bad = [one.text for one in found if one.status != OK]
     if len(found) == 1:
@@ -149,7 +147,7 @@ def summarize(found: list[Finding]) -> str:
     return "; ".join([*texts, f"{len(found) - len(bad)} of {len(found)} ok"])
 
 
-def measure(job: Job, clock: Clock, limits: Limits) -> list[str]:
+def measure(job: Job, clock: Clock, limits: Limits) -> "list[str]":
     """Return the performance data of a job: LABEL=VALUE;WARN;CRIT;LEAST, U for an unknown value."""
     success = job.history.totals.last_success
     age = f"{max(0, clock.now - success):.0f}s" if success else "U"

@@ -5,8 +5,6 @@ A name is removed under its gate. A contender that arrives meanwhile finds the g
 the name again.
 """
 
-from __future__ import annotations
-
 import posix
 import re
 from collections.abc import Callable
@@ -46,7 +44,7 @@ IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, i
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print a line per name that changed. Return 125 if a name was never used or could not be
     read.
     """
@@ -71,7 +69,7 @@ def run(options: Asked, names: list[str]) -> int:
     return 0 if complete else SoloError.status
 
 
-def tighten_journals(directory: str | None) -> None:
+def tighten_journals(directory: "str | None") -> None:
     """Remove the access for other users that an earlier version left on journals."""
     try:
         place = open_place(directory)
@@ -92,10 +90,10 @@ def tighten_journals(directory: str | None) -> None:
 
 
 def clean_all(
-    open_one: Callable[..., Directory],
-    names: list[str],
+    open_one: "Callable[..., Directory]",
+    names: "list[str]",
     options: Asked,
-    clean_one: Callable[[str, Directory, Asked], str | None],
+    clean_one: "Callable[[str, Directory, Asked], str | None]",
 ) -> bool:
     """Call `clean_one` for `names`, or all, in the directory that `open_one` opens. Return False if
     one fails.
@@ -122,7 +120,7 @@ def clean_all(
     return complete
 
 
-def prune_generated_names(directory: str | None) -> None:
+def prune_generated_names(directory: "str | None") -> None:
     """Remove at most MOST_REMOVED names that solo made from commands, idle for IDLE seconds, with
     their journals.
 
@@ -159,7 +157,7 @@ def is_idle(base: Directory, name: str) -> bool:
     return time() - max(times) >= IDLE
 
 
-def is_generated(name: str, directory: str | None) -> bool:
+def is_generated(name: str, directory: "str | None") -> bool:
     """Return whether solo made this name each time that it was used. The second of a pair has no
     journal.
     """
@@ -173,7 +171,7 @@ def is_generated(name: str, directory: str | None) -> bool:
     return bool(events) and all(event.is_generated for event in events)
 
 
-def clean(name: str, base: Directory, options: Asked) -> str | None:
+def clean(name: str, base: Directory, options: Asked) -> "str | None":
     """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says
     so, or None.
     """
@@ -185,7 +183,7 @@ def clean(name: str, base: Directory, options: Asked) -> str | None:
     )
 
 
-def clean_queue(name: str, queue: FileQueue, base: Directory) -> str | None:
+def clean_queue(name: str, queue: FileQueue, base: Directory) -> "str | None":
     with queue.gate:
         before = queue.list_files()
         for file in before:
@@ -234,7 +232,7 @@ def remove_directory(name: str, base: Directory) -> None:
         close(place.fd)
 
 
-def forget(name: str, base: Directory, options: Asked) -> str | None:
+def forget(name: str, base: Directory, options: Asked) -> "str | None":
     """Remove the journal of a name idle for options.history seconds. Return a text that says so,
     or None.
     """
@@ -271,7 +269,7 @@ def forget(name: str, base: Directory, options: Asked) -> str | None:
 def is_used(name: str, options: Asked) -> bool:
     """Return whether a name has a holder or a waiter."""
 
-    def has_tickets(queue: Queue | None) -> bool:
+    def has_tickets(queue: "Queue | None") -> bool:
         return queue is not None and any(
             list_living(queue, filter(is_published, queue.list_files()))
         )

@@ -137,7 +137,7 @@ JSON = declare("json", "Print a JSON array")
     "--all the last run and the health of each job, held or not.",
 )
 def list_(
-    names: list[str] = ONLY_NAMES,
+    names: "list[str]" = ONLY_NAMES,
     all: bool = declare("all", "A row for each name known, bad states first"),
     dir: str = DIRECTORY,
     via: str = BACKEND,
@@ -152,7 +152,7 @@ def list_(
     "its files.",
 )
 def show(
-    names: list[str] = declare_names("The names to show."),
+    names: "list[str]" = declare_names("The names to show."),
     dir: str = DIRECTORY,
     via: str = BACKEND,
     json: bool = JSON,
@@ -165,7 +165,7 @@ def show(
     "--timeout, 125 if one is unknown.",
 )
 def wait(
-    names: list[str] = declare_names("The names to wait for."),
+    names: "list[str]" = declare_names("The names to wait for."),
     dir: str = DIRECTORY,
     via: str = BACKEND,
     timeout: str = declare(
@@ -181,7 +181,7 @@ def wait(
     "error if only nested ones are held.",
 )
 def stop(
-    names: list[str] = declare_names("The names whose holders are to end."),
+    names: "list[str]" = declare_names("The names whose holders are to end."),
     dir: str = DIRECTORY,
     via: str = BACKEND,
     kill_after: str = declare(
@@ -200,7 +200,7 @@ def stop(
     "loud-after",
 )
 def hold(
-    names: list[str] = declare_names("The names to hold."),
+    names: "list[str]" = declare_names("The names to hold."),
     pid: str = declare(
         "pid", "Hold until the process PID ends", kinds.PID, "PID",
         "Hold the names until the process PID ends, however it ends. It must be a process of the "
@@ -229,7 +229,7 @@ def hold(
 
 @subcommand("Release names kept by 'solo hold'", "Release names kept by 'solo hold'.", "dir")
 def release(
-    names: list[str] = declare_names("The names to release."),
+    names: "list[str]" = declare_names("The names to release."),
     pid: str = declare(
         "pid", "Release only the hold of the process PID", kinds.PID, "PID",
         "With solo release: release only the hold of the process PID.",
@@ -249,7 +249,7 @@ def release(
     "how it ended.",
 )
 def history(
-    names: list[str] = ONLY_NAMES,
+    names: "list[str]" = ONLY_NAMES,
     dir: str = DIRECTORY,
     via: str = declare("via", "Show the last runs that an engine keeps", kinds.BACKEND, "WHERE"),
     since: str = declare(
@@ -268,7 +268,7 @@ def history(
     "monitor. The status is 0, 1 (warning), 2 (critical) or 3 (unknown).",
 )
 def check(
-    names: list[str] = ONLY_NAMES,
+    names: "list[str]" = ONLY_NAMES,
     dir: str = DIRECTORY,
     within: str = declare(
         "within", "2 without a success within CRIT, 1 within WARN", WITHIN,
@@ -283,7 +283,7 @@ def check(
     "Prometheus.",
 )
 def metrics(
-    names: list[str] = ONLY_NAMES,
+    names: "list[str]" = ONLY_NAMES,
     dir: str = DIRECTORY,
     via: str = BACKEND,
     output: str = declare("output", "Write to FILE, replacing it atomically", kinds.FILE, "FILE"),
@@ -294,7 +294,7 @@ def metrics(
     "Show holders and waiters live",
     "Show holders and waiters live, with CPU time and memory; the key s stops the selected one.",
 )
-def top(names: list[str] = ONLY_NAMES, dir: str = DIRECTORY, via: str = BACKEND) -> None: ...
+def top(names: "list[str]" = ONLY_NAMES, dir: str = DIRECTORY, via: str = BACKEND) -> None: ...
 
 
 @subcommand(
@@ -303,7 +303,7 @@ def top(names: list[str] = ONLY_NAMES, dir: str = DIRECTORY, via: str = BACKEND)
     "processes. Jobs may start meanwhile.",
 )
 def clean(
-    names: list[str] = ONLY_NAMES,
+    names: "list[str]" = ONLY_NAMES,
     dir: str = DIRECTORY,
     generated: bool = declare("generated", "Only names that solo made from commands"),
     history: str = declare(
@@ -320,7 +320,7 @@ def clean(
     "of their own.",
 )
 def doctor(
-    names: list[str] = declare_names(
+    names: "list[str]" = declare_names(
         "Crontabs or units, or directories of them; - is standard input. With --fix users.",
         "[FILE]...",
     ),

@@ -2,8 +2,6 @@
 what they do to others.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from fcntl import LOCK_EX
@@ -39,7 +37,10 @@ RUNS, WAITS, REPLACES, BUSY, RAN = "runs", "waits", "replaces", "busy", "ran"  #
 
 
 def run(
-    typed: dict[str, Any], words: list[str], make_run: type[Run], find_status: Callable[..., int]
+    typed: "dict[str, Any]",
+    words: "list[str]",
+    make_run: "type[Run]",
+    find_status: "Callable[..., int]",
 ) -> int:
     """Print what a run of these options would do. Return its exit status, 0 if it would wait.
     Raises what it would.
@@ -79,7 +80,7 @@ def run(
 # --- the steps of a run
 
 
-def rehearse(guarded: Run) -> None:
+def rehearse(guarded: "Run") -> None:
     """Do as Run.acquire, but act on nothing. Raises Waits, Busy, and what refuses the run."""
     guarded.prepare()
     plan = guarded.plan
@@ -96,7 +97,7 @@ def rehearse(guarded: Run) -> None:
         )
 
 
-def find_place(asked: str | None, is_verbose: bool) -> Directory | None:
+def find_place(asked: "str | None", is_verbose: bool) -> "Directory | None":
     """Return the directory of all names, None if the run would make it. Raises SoloError as
     make_base.
     """
@@ -108,13 +109,13 @@ def find_place(asked: str | None, is_verbose: bool) -> Directory | None:
         return None
 
 
-def try_place(path: str, asked: str | None) -> None:
+def try_place(path: str, asked: "str | None") -> None:
     """Raise SoloError if a run could not make the directory `path`."""
     if not os.path.isdir(path):
         find_existing(path, asked)
 
 
-def check_parts(base: Directory, parts: list[str]) -> None:
+def check_parts(base: Directory, parts: "list[str]") -> None:
     """Raise SoloError if a run could not make the first of the nested directories that is
     missing.
     """
@@ -168,7 +169,7 @@ def print_row(title: str, text: object) -> None:
     print_clean(f"{pad(clean(title), 9)}  {text}")
 
 
-def print_facts(guarded: Run, typed: dict[str, Any], facts: Verdict, verdict: str) -> None:
+def print_facts(guarded: "Run", typed: "dict[str, Any]", facts: Verdict, verdict: str) -> None:
     """Print the facts as a table, each with the option, variable or default that chose it."""
     plan, directory = guarded.plan, facts.directory
     print_row("command", cut_command(facts.command))
@@ -199,7 +200,7 @@ def print_names(plan: Plan) -> None:
         print_row("", f"{second}, made from the real path of the program, is acquired too")
 
 
-def find_source(option: Option, typed: dict[str, Any], default: str) -> str:
+def find_source(option: Option, typed: "dict[str, Any]", default: str) -> str:
     """Return the option or the variable that has set it, or `default`."""
     variable = str(option.variable)
     if option.key not in typed:
@@ -207,7 +208,7 @@ def find_source(option: Option, typed: dict[str, Any], default: str) -> str:
     return variable if typed[option.key] == os.environ.get(variable) else f"--{option.flag}"
 
 
-def name_outcome(plan: Plan, error: Waits | Busy) -> str:
+def name_outcome(plan: Plan, error: "Waits | Busy") -> str:
     if isinstance(error, Busy):
         return RAN if isinstance(error, RanAlready) else BUSY
     # Without --wait, --replace-after is due. No holder of a file is ended: there is no place in its

@@ -2,8 +2,6 @@
 above it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from posix import isatty
 from time import localtime, strftime, time
@@ -55,7 +53,7 @@ TREND, STEEP = 10, 1.25  # runs that are compared, and how much longer the one h
 OTHER_LINES = 9  # headings, the lines about what is left out, a prompt of some lines
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print the runs and skips of `names` and those nested in them, or all, oldest first. Return
     125 on an error.
     """
@@ -80,7 +78,7 @@ def run(options: Asked, names: list[str]) -> int:
     return 0 if complete else SoloError.status
 
 
-def print_captured(directory: str | None, names: list[str], rows: list[RunRow]) -> int:
+def print_captured(directory: "str | None", names: "list[str]", rows: "list[RunRow]") -> int:
     """Print the last output that `rows` have of each name."""
     if not names:
         raise UsageError("history: --captured needs a NAME")
@@ -94,7 +92,7 @@ def print_captured(directory: str | None, names: list[str], rows: list[RunRow]) 
     return 0
 
 
-def describe_nothing(options: Asked, names: list[str]) -> str:
+def describe_nothing(options: Asked, names: "list[str]") -> str:
     """Return `no runs in the last 12h; the last one: 2026-01-31 03:00:00, ok`, or that none is
     known.
     """
@@ -113,8 +111,8 @@ def describe_nothing(options: Asked, names: list[str]) -> str:
 
 
 def collect(
-    options: Asked, names: list[str], after: float = 0.0, quiet: list[str] | None = None
-) -> tuple[list[RunRow], bool]:
+    options: Asked, names: "list[str]", after: float = 0.0, quiet: "list[str] | None" = None
+) -> "tuple[list[RunRow], bool]":
     """Return ([a row per run or skip that still runs or ended at `after` or later], whether all
     could be read).
 
@@ -151,7 +149,7 @@ def collect(
 
 def list_rows(
     name: str, history: History, options: Asked, origin: Origin, after: float = 0.0
-) -> list[RunRow]:
+) -> "list[RunRow]":
     """Return the rows of one name. Raise SoloError if its queue or journal is refused."""
     states, rows, again = {}, [], None
     if after or any(one.event == STARTED for one in history.list_runs()):
@@ -171,7 +169,7 @@ def list_rows(
     return rows
 
 
-def find_holds(name: str, queue: Queue | None) -> dict[Held, str]:
+def find_holds(name: str, queue: "Queue | None") -> "dict[Held, str]":
     """Return {a Held of the queue of a name: whether it lives or is an orphan}. A damaged ticket
     hides the others.
     """
@@ -198,7 +196,7 @@ def was_kept(one: Run) -> bool:
     return one.is_kept and one.event in (STARTED, ENDED)
 
 
-def name_outcome(one: Run, state: str | None) -> str:
+def name_outcome(one: Run, state: "str | None") -> str:
     if was_kept(one):
         return RELEASED if one.event == ENDED else HELD if state else LEFT
     if one.event == STARTED:
@@ -208,7 +206,7 @@ def name_outcome(one: Run, state: str | None) -> str:
     return decode(one.event)
 
 
-def make_row(name: str, one: Run, state: str | None) -> RunRow:
+def make_row(name: str, one: Run, state: "str | None") -> RunRow:
     """Return the row of a run; `state` is that of a hold that still runs, else None."""
     is_end, code = one.event == ENDED, one.code or 0
     return RunRow(
@@ -233,7 +231,9 @@ def make_row(name: str, one: Run, state: str | None) -> RunRow:
     )
 
 
-def make_table(rows: list[RunRow], via: str | None = None) -> tuple[list[str], list[list[object]]]:
+def make_table(
+    rows: "list[RunRow]", via: "str | None" = None
+) -> "tuple[list[str], list[list[object]]]":
     return make_list(COLUMNS, rows, CELLS, via)
 
 
@@ -241,11 +241,11 @@ def format_start(row: RunRow) -> str:
     return strftime("%F %T", localtime(row.time))
 
 
-def format_outcome(row: RunRow | JobRow) -> str:
+def format_outcome(row: "RunRow | JobRow") -> str:
     return describe_outcome(row.outcome or "", row.code or -(row.signal or 0))
 
 
-CELLS: Cells[RunRow] = {
+CELLS: "Cells[RunRow]" = {
     "TIME": format_start,
     "OUTCOME": format_outcome,
     "WAITED": lambda row: format_span(row.waited),
@@ -265,11 +265,11 @@ def format_reason(row: RunRow) -> str:
 
 
 def print_picture_and_table(
-    console: Console,
-    rows: list[RunRow],
+    console: "Console",
+    rows: "list[RunRow]",
     after: float,
-    via: str | None = None,
-    quiet: Sequence[str] = (),
+    via: "str | None" = None,
+    quiet: "Sequence[str]" = (),
 ) -> None:
     """Print a picture of all rows, and below it a table of the last ones that fit on the terminal.
 
@@ -312,12 +312,12 @@ MARKS, ASCII_MARKS = " ━○✗", " =ox"
 MARK_STYLES = ("", "green", "yellow", "bold red")
 
 
-def find_styles(rows: list[RunRow]) -> dict[str, str]:
+def find_styles(rows: "list[RunRow]") -> "dict[str, str]":
     """Return the style of each text in the column OUTCOME."""
     return {format_outcome(row): STYLES.get(row.outcome, "red") for row in rows}
 
 
-def find_trends(rows: list[RunRow]) -> dict[str, str]:
+def find_trends(rows: "list[RunRow]") -> "dict[str, str]":
     """Return {name: `59m; 40m a month ago`} of the names whose runs now take plainly longer, or
     less long, than at first.
     """
@@ -339,12 +339,12 @@ def find_trends(rows: list[RunRow]) -> dict[str, str]:
 
 
 def make_picture(
-    rows: list[RunRow],
+    rows: "list[RunRow]",
     after: float,
     now: float,
     width: int,
     encoding: str,
-    quiet: Sequence[str] = (),
+    quiet: "Sequence[str]" = (),
 ) -> Any:
     """Return a line per name: bars for its runs, marks for skips and failures, and how long its
     runs took.
@@ -383,11 +383,11 @@ def make_picture(
     return Text("\n").join(lines)
 
 
-def join(cells: Iterable[str], widths: list[int]) -> str:
+def join(cells: "Iterable[str]", widths: "list[int]") -> str:
     return "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths))
 
 
-def draw(rows: list[RunRow], begin: float, now: float, cells: int) -> list[int]:
+def draw(rows: "list[RunRow]", begin: float, now: float, cells: int) -> "list[int]":
     """Return the mark of each of `cells` equal spans between `begin` and `now`."""
     marks = [NOTHING] * cells
     scale = cells / max(now - begin, 0.001)
@@ -401,7 +401,7 @@ def draw(rows: list[RunRow], begin: float, now: float, cells: int) -> list[int]:
     return marks
 
 
-def make_stats(rows: list[RunRow]) -> list[str]:
+def make_stats(rows: "list[RunRow]") -> "list[str]":
     """Return the cells beside the picture of one name: runs, failures, skips, and percentiles of
     the durations.
     """
@@ -412,11 +412,11 @@ def make_stats(rows: list[RunRow]) -> list[str]:
     return [*counts, *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
 
 
-def list_spans(rows: list[RunRow]) -> list[float]:
+def list_spans(rows: "list[RunRow]") -> "list[float]":
     return sorted(row.ran for row in rows if row.ran is not None)
 
 
-def find_percentile(ordered: list[float], percent: int) -> float | None:
+def find_percentile(ordered: "list[float]", percent: int) -> "float | None":
     """Return the smallest value that `percent` of all do not exceed (nearest rank), None if there
     are none.
     """

@@ -1,7 +1,5 @@
 """`solo list`: a row for each holder and waiter, as a table for people or JSON for programs."""
 
-from __future__ import annotations
-
 import posix
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +27,7 @@ COLUMNS = "NAME STATE MODE LAUNCHER CHILD FOR USER USUAL VIA HOST DIRECTORY NOTE
 STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print the tickets of `names` and the names nested in them, or all. Return 125 if one is
     unreadable or unknown.
     """
@@ -69,7 +67,7 @@ def run(options: Asked, names: list[str]) -> int:
     return 0 if complete and not unknown else SoloError.status
 
 
-def report_absent(names: list[str], found: list[str], options: Asked, verb: str) -> list[str]:
+def report_absent(names: "list[str]", found: "list[str]", options: Asked, verb: str) -> "list[str]":
     """Print on stderr which of `names` are unknown, if nothing was `found`. Return these."""
     absent = [name for name in names if not any(is_within(one, [name]) for one in found)]
     return [name for name in absent if report_unknown(name, options, verb)]
@@ -85,7 +83,7 @@ def format_holder(row: Row) -> str:
     return f"pid {row.pid} on {row.host}" if row.pid else "another program"
 
 
-def add_usual(rows: list[Row], directory: str | None) -> list[Row]:
+def add_usual(rows: "list[Row]", directory: "str | None") -> "list[Row]":
     """Return the rows with how long such a run usually takes, if that is known, and whether it runs
     long.
     """
@@ -94,7 +92,7 @@ def add_usual(rows: list[Row], directory: str | None) -> list[Row]:
     ]
 
 
-def show_usual(row: Row, directory: str | None) -> Row:
+def show_usual(row: Row, directory: "str | None") -> Row:
     usual = find_usual(directory, row.name, list(map(encode, row.command)))
     if usual is None or row.since is None:
         return row
@@ -106,12 +104,12 @@ def show_usual(row: Row, directory: str | None) -> Row:
 
 
 def collect(
-    directory: str | None,
-    via: str | None,
-    names: list[str],
-    report: Callable[[str], None] = say,
-    visit: Callable[[Row, Ticket], object] = lambda row, ticket: None,
-) -> tuple[list[Row], bool]:
+    directory: "str | None",
+    via: "str | None",
+    names: "list[str]",
+    report: "Callable[[str], None]" = say,
+    visit: "Callable[[Row, Ticket], object]" = lambda row, ticket: None,
+) -> "tuple[list[Row], bool]":
     """Return ([a row per living ticket, by name and order of arrival], whether all could be read).
 
     `via` None looks for files and sockets. `report` gets a line for each error, `visit` each row
@@ -146,7 +144,7 @@ def collect(
     return rows, complete
 
 
-def show_slot(row: Row, ticket: Ticket, directory: str | None, where: str) -> Row:
+def show_slot(row: Row, ticket: Ticket, directory: "str | None", where: str) -> Row:
     """Return the row of a hold with the command's slot: if it has a pair of names, that of the
     second.
     """
@@ -168,7 +166,7 @@ def show_slot(row: Row, ticket: Ticket, directory: str | None, where: str) -> Ro
     return row
 
 
-def look_at(queue: Queue | SoloError, files: list[str]) -> Iterator[Ticket | SoloError]:
+def look_at(queue: "Queue | SoloError", files: "list[str]") -> "Iterator[Ticket | SoloError]":
     """Yield each living ticket of `files`, holds first, or why it cannot be read. The caller closes
     it.
     """
@@ -188,8 +186,8 @@ def look_at(queue: Queue | SoloError, files: list[str]) -> Iterator[Ticket | Sol
 
 
 def find_queues(
-    directory: str | None, via: str | None, origin: Origin, names: list[str]
-) -> Iterator[tuple[str, str, Queue | SoloError, list[str]]]:
+    directory: "str | None", via: "str | None", origin: Origin, names: "list[str]"
+) -> "Iterator[tuple[str, str, Queue | SoloError, list[str]]]":
     """Yield (name, "file" or "socket", queue or SoloError that refuses it, files of tickets), as
     `collect` wants.
     """
@@ -211,12 +209,12 @@ def name_backend(row: Row) -> str:
     return row.via.partition("://")[0]
 
 
-def differs(found: Iterable[str | None], ours: str) -> bool:
+def differs(found: "Iterable[str | None]", ours: str) -> bool:
     return not {*found} <= {None, ours}
 
 
 # The other columns show the field of their name.
-CELLS: Cells[Row] = {
+CELLS: "Cells[Row]" = {
     "MODE": lambda row: row.shown_mode,
     "LAUNCHER": lambda row: row.format_pid("launcher") or "-",
     "CHILD": lambda row: row.format_pid("child") or "-",
@@ -228,7 +226,7 @@ CELLS: Cells[Row] = {
 }
 # Columns for what only some rows have. A container may be another host. Of one name by two
 # backends, each has a holder.
-NEEDED: dict[str, Callable[[Sequence[Any], str | None], bool]] = {
+NEEDED: "dict[str, Callable[[Sequence[Any], str | None], bool]]" = {
     "USUAL": lambda rows, via: any(row.usual is not None for row in rows),
     "VIA": lambda rows, via: len(set(map(name_backend, rows))) > 1,
     "HOST": lambda rows, via: (
@@ -243,8 +241,8 @@ NEEDED: dict[str, Callable[[Sequence[Any], str | None], bool]] = {
 
 
 def make_table(
-    columns: list[str], rows: list[AnyRow], cells: Cells[AnyRow], via: str | None = None
-) -> tuple[list[str], list[list[object]]]:
+    columns: "list[str]", rows: "list[AnyRow]", cells: "Cells[AnyRow]", via: "str | None" = None
+) -> "tuple[list[str], list[list[object]]]":
     """Return (those of `columns` that are needed, lines of `cells`)."""
     shown = [column for column in columns if column not in NEEDED or NEEDED[column](rows, via)]
     looks = [cells.get(column) for column in shown]

@@ -1,7 +1,5 @@
 """Find the tickets of a name, for the subcommands. Looking needs no gate and changes nothing."""
 
-from __future__ import annotations
-
 import posix
 from collections.abc import Iterator
 from functools import partial
@@ -32,23 +30,23 @@ MOST_COMPARED = 5000  # to compare with an unknown one
 class Asked:
     """The options of a subcommand: those that were typed, or set by the environment."""
 
-    dir: str | None = None
-    via: str | None = None
+    dir: "str | None" = None
+    via: "str | None" = None
     json = null = captured = failed = waiting = allow_unknown = generated = False
     crontab = unit = fix = False
     since = 0.0
-    limit: int | None = None
+    limit: "int | None" = None
     timeout = FOREVER
-    within: tuple[float | None, float | None] = (None, None)
-    kill_after: float | None = None
-    history: float | None = None  # seconds
-    output: str | None = None
-    pid: int | None = None
+    within: "tuple[float | None, float | None]" = (None, None)
+    kill_after: "float | None" = None
+    history: "float | None" = None  # seconds
+    output: "str | None" = None
+    pid: "int | None" = None
 
     def __init__(self, **typed: object) -> None:
         vars(self).update(typed)
 
-    def at(self, via: str) -> Asked:
+    def at(self, via: str) -> "Asked":
         """Return the same options for another backend."""
         return Asked(**{**vars(self), "via": via})
 
@@ -69,7 +67,7 @@ def check_via(where: str) -> None:
         find_target(where)
 
 
-def open_queue(name: str, options: Asked, origin: Origin) -> Queue | None:
+def open_queue(name: str, options: Asked, origin: Origin) -> "Queue | None":
     """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is
     refused.
     """
@@ -86,7 +84,9 @@ def open_queue(name: str, options: Asked, origin: Origin) -> Queue | None:
         return None
 
 
-def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: Any = None) -> Any:
+def look_at_names(
+    wanted: "Any", plan: "Any", watch: "Any", find_place: "Any", check: "Any" = None
+) -> "Any":
     """Do as acquire_names, but act on nothing. `watch` is called where it would wait; then it looks
     again.
 
@@ -96,7 +96,7 @@ def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: An
     from solo.acquire import acquire_names
     from solo.contention.judge import Nowhere, Rehearsal
 
-    def open_name(base: Directory | None, name: str, origin: Origin) -> Queue:
+    def open_name(base: "Directory | None", name: str, origin: Origin) -> Queue:
         queue = open_queue(name, Asked(dir=plan.dir, via=plan.via), origin)
         if queue is None:
             queue = Nowhere(origin)
@@ -107,7 +107,7 @@ def look_at_names(wanted: Any, plan: Any, watch: Any, find_place: Any, check: An
     return acquire_names(wanted, plan, watch, [], open_name, None, Rehearsal, find_place)
 
 
-def read_skips(queue: Queue | None) -> dict[str, int]:
+def read_skips(queue: "Queue | None") -> "dict[str, int]":
     """Return the skips in a row by mode, without the modes that have none."""
     if not isinstance(queue, FileQueue):
         return {}
@@ -118,21 +118,21 @@ def read_skips(queue: Queue | None) -> dict[str, int]:
         return {}
 
 
-def check_names(names: list[str]) -> None:
+def check_names(names: "list[str]") -> None:
     for name in names:
         if not name:
             raise UsageError("a name may not be empty (is a variable unset?)")
         split_name(name)
 
 
-def check_words(words: list[str], names: list[str]) -> None:
+def check_words(words: "list[str]", names: "list[str]") -> None:
     """Raise UsageError for words that look like a command: they would be names."""
     after = words[words.index("--") + 1 :] if "--" in words else []
     if after and len(names) > len(after):
         raise UsageError("a subcommand runs no command (solo -n NAME -- COMMAND does)")
 
 
-def check_units(words: list[str], flags: list[str], directory: str | None) -> None:
+def check_units(words: "list[str]", flags: "list[str]", directory: "str | None") -> None:
     """Raise UsageError for a duration of two words after one of `flags`, as `-k 5 m`, unless m is a
     known name.
     """
@@ -177,8 +177,11 @@ def report_unknown(name: str, options: Asked, verb: str) -> bool:
 
 
 def visit_queue(
-    name: str, options: Asked, visit: Callable[[Queue | None], Result], origin: Origin | None = None
-) -> Result:
+    name: str,
+    options: Asked,
+    visit: "Callable[[Queue | None], Result]",
+    origin: "Origin | None" = None,
+) -> "Result":
     """Return what `visit` returns for the queue of `name`, or for None if the name was never used.
     Raises SoloError.
     """
@@ -191,7 +194,7 @@ def visit_queue(
 
 
 def visit_queues(
-    names: list[str], options: Asked, visit: Callable[[str, Queue | None], bool]
+    names: "list[str]", options: Asked, visit: "Callable[[str, Queue | None], bool]"
 ) -> bool:
     """Call `visit(name, queue or None)` for each name, and print errors. Return whether every visit
     returned True.
@@ -206,7 +209,7 @@ def visit_queues(
     return complete
 
 
-def open_names(directory: str | None, *names: str) -> Directory:
+def open_names(directory: "str | None", *names: str) -> Directory:
     """Open the directory of all names, or of one. Raises SoloError, or FileNotFoundError if it is
     missing.
     """
@@ -215,8 +218,8 @@ def open_names(directory: str | None, *names: str) -> Directory:
 
 
 def open_existing(
-    directory: str | None, open_one: OpenOne = open_names, *names: str
-) -> Directory | None:
+    directory: "str | None", open_one: "OpenOne" = open_names, *names: str
+) -> "Directory | None":
     """Return what open_names, or open_place of the journals, returns, None if it is missing. Raises
     SoloError.
     """
@@ -232,7 +235,7 @@ PLACES = (
 )  # where a name can be: in that of the journals also by a file of --once-per
 
 
-def has_traces(name: str, directory: str | None) -> bool:
+def has_traces(name: str, directory: "str | None") -> bool:
     """Return whether a name has a directory, a journal or a file of --once-per."""
     for open_one in PLACES:
         try:
@@ -245,7 +248,7 @@ def has_traces(name: str, directory: str | None) -> bool:
     return False
 
 
-def list_known(directory: str | None) -> Iterator[str]:
+def list_known(directory: "str | None") -> "Iterator[str]":
     """Yield every name that has a directory, a journal or a file of --once-per, some of them
     twice.
     """
@@ -279,9 +282,9 @@ def describe_engine(options: Asked) -> str:
 
 def open_living(
     queue: Queue,
-    wanted: Callable[[str], bool] = is_published,
-    key: Callable[[str], tuple[bool, str]] | None = None,
-) -> Iterator[Ticket]:
+    wanted: "Callable[[str], bool]" = is_published,
+    key: "Callable[[str], tuple[bool, str]] | None" = None,
+) -> "Iterator[Ticket]":
     """Yield the living tickets whose files are `wanted`, by `key`, else holds first. The caller
     closes them.
     """
@@ -293,7 +296,7 @@ def open_living(
             ticket.close()
 
 
-def warn_of_program(words: list[str]) -> None:
+def warn_of_program(words: "list[str]") -> None:
     """Warn that `solo ls` runs ls(1): on a terminal, or if an argument is a name of solo."""
     from solo.text.hints import MEANINGS
 

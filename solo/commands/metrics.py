@@ -4,8 +4,6 @@ node_exporter.
 Not OpenMetrics: that collector and promtool would not see that a counter of OpenMetrics is one.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile
@@ -68,7 +66,7 @@ FAMILIES = (
 # fmt: on
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print the metrics, or replace the file of --output. Return 125 if a name cannot be read or an
     engine refuses us; the others are there.
     """
@@ -85,7 +83,7 @@ def run(options: Asked, names: list[str]) -> int:
     return 0 if complete else SoloError.status
 
 
-def collect_samples(options: Asked, names: list[str]) -> tuple[Any, ...]:
+def collect_samples(options: Asked, names: "list[str]") -> "tuple[Any, ...]":
     """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all
     could be read).
     """
@@ -123,7 +121,11 @@ def collect_samples(options: Asked, names: list[str]) -> tuple[Any, ...]:
 
 
 def collect_rows(
-    samples: dict[tuple[str, str], Any], options: Asked, names: list[str], report: Any, visit: Any
+    samples: "dict[tuple[str, str], Any]",
+    options: Asked,
+    names: "list[str]",
+    report: Any,
+    visit: Any,
 ) -> Any:
     """Return what `collect` does. Of an engine that fails there are no rows, but a sample of no
     name.
@@ -148,7 +150,7 @@ def collect_rows(
     return found
 
 
-def count_runs(job: Job) -> dict[str, Any]:
+def count_runs(job: Job) -> "dict[str, Any]":
     """Return the samples of a name that come from its journal."""
     totals, last = job.history.totals, job.history.events[-1]
     mine = {
@@ -187,7 +189,7 @@ def count_skips(name: str, options: Asked, origin: Any) -> int:
         return 0  # listing the tickets reports it
 
 
-def add_row(mine: dict[str, Any], row: Row, now: float) -> None:
+def add_row(mine: "dict[str, Any]", row: Row, now: float) -> None:
     """Add a ticket, a row of `solo list`, to the samples of its name."""
     is_held = not row.is_waiting
     mine["solo_held" if is_held else "solo_waiting"] += 1
@@ -200,7 +202,7 @@ def add_row(mine: dict[str, Any], row: Row, now: float) -> None:
 
 
 def format_metrics(
-    samples: dict[tuple[str, str], Any], generated: set[Any], common: dict[str, Any]
+    samples: "dict[tuple[str, str], Any]", generated: "set[Any]", common: "dict[str, Any]"
 ) -> str:
     lines = [
         "# HELP solo_build_info The version of solo that wrote this.",

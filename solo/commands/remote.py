@@ -2,8 +2,6 @@
 launchers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
@@ -36,7 +34,7 @@ SAMPLES = 5  # calls, for the latency
 
 
 @contextmanager
-def look(via: str, is_view: bool = True) -> Iterator[Engine]:
+def look(via: str, is_view: bool = True) -> "Iterator[Engine]":
     """Yield the engine, connected. Raise Unreachable, SoloError."""
     engine = open_engine(via, Terms(TTL))
     engine.is_view = is_view
@@ -53,7 +51,7 @@ def look(via: str, is_view: bool = True) -> Iterator[Engine]:
             engine.close()
 
 
-def collect(via: str, names: list[str]) -> list[Row]:
+def collect(via: str, names: "list[str]") -> "list[Row]":
     """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
         entries = [entry for entry in engine.list_entries() if is_within(entry.name, names)]
@@ -69,7 +67,7 @@ def collect(via: str, names: list[str]) -> list[Row]:
         ]
 
 
-def collect_runs(via: str, names: list[str]) -> list[tuple[str, Run]]:
+def collect_runs(via: str, names: "list[str]") -> "list[tuple[str, Run]]":
     """Return [(name, Run)] of the outcomes of `names` and of the names nested in them, or all, by
     this host's clock.
     """
@@ -89,7 +87,7 @@ def collect_runs(via: str, names: list[str]) -> list[tuple[str, Run]]:
     ]
 
 
-def find_renewal(engine: Engine, entry: Entry) -> Renewal | None:
+def find_renewal(engine: Engine, entry: Entry) -> "Renewal | None":
     """Return when the lease of an entry was renewed, or None if the engine does not say that, or
     not to us.
     """
@@ -98,7 +96,7 @@ def find_renewal(engine: Engine, entry: Entry) -> Renewal | None:
     return None
 
 
-def wait(options: Asked, names: list[str]) -> int:
+def wait(options: Asked, names: "list[str]") -> int:
     """Do as commands.wait.run does, but poll the engine."""
     deadline, claims = (monotonic() + options.timeout, plan_claims(names, Claim(EXCLUSIVE)))
     with look(options.where) as engine:
@@ -127,7 +125,7 @@ class Onlooker(Contender):
         if self.obstacles:
             self.wait_for_obstacles()
 
-    def describe(self) -> tuple[int | None, str, str]:
+    def describe(self) -> "tuple[int | None, str, str]":
         return count_waiters(self.earlier) + 1, describe_entries(self.obstacles), ""
 
 
@@ -143,7 +141,7 @@ def rehearse(hold: Any, once: Any, watch: Any) -> None:
         hold.acquire_all(Wait(hold.plan.deadline, watch, most=hold.plan.max_waiting))
 
 
-def stop(options: Asked, names: list[str]) -> int:
+def stop(options: Asked, names: "list[str]") -> int:
     """Do as commands.stop.run does. Each launcher ends its command after the next renewal of its
     lease.
     """
@@ -175,7 +173,7 @@ def stop_name(engine: Engine, name: str, with_waiting: bool) -> bool:
     return complete
 
 
-def ask_to_end(engine: Engine, name: str, with_waiting: bool) -> tuple[dict[str, str], bool]:
+def ask_to_end(engine: Engine, name: str, with_waiting: bool) -> "tuple[dict[str, str], bool]":
     """Return ({key: description} of the entries whose launchers were asked, whether all could be
     asked).
     """
@@ -203,7 +201,7 @@ def describe_owner(entry: Entry) -> str:
     return f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
 
 
-def release(options: Asked, names: list[str]) -> int:
+def release(options: Asked, names: "list[str]") -> int:
     """Remove the entries of each name that nobody renews. Return 125 if one has none."""
     with look(options.where, is_view=False) as engine:
         complete = [release_name(engine, name) for name in names]
@@ -238,7 +236,7 @@ def release_name(engine: Engine, name: str) -> bool:
     return bool(silent)
 
 
-def examine(via: str) -> Iterator[tuple[str, str]]:
+def examine(via: str) -> "Iterator[tuple[str, str]]":
     """Yield (state, text) of each finding of `solo doctor`."""
     try:
         begin = read_boot_clock()

@@ -2,8 +2,6 @@
 runs and its files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from posix import uname
 from time import localtime, strftime, time
@@ -40,11 +38,11 @@ LAST_RUNS = 5
 ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "name")  # of psutil
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print each name as text or JSON. Return 125 if one cannot be read or was never used."""
     unknown, shown, origin = list[str](), list[NameRow](), read_origin()
 
-    def show(name: str, queue: Queue | None) -> bool:
+    def show(name: str, queue: "Queue | None") -> bool:
         errors: list[SoloError] = []
         shown.append(collect(name, queue, options, origin, errors.append))
         for error in errors:
@@ -72,10 +70,10 @@ def run(options: Asked, names: list[str]) -> int:
 
 def collect(
     name: str,
-    queue: Queue | None,
+    queue: "Queue | None",
     options: Asked,
     origin: Origin,
-    report: Callable[[SoloError], None],
+    report: "Callable[[SoloError], None]",
 ) -> NameRow:
     """Return the row of one name. Call `report` with each SoloError of a ticket."""
     via, directory = options.where, options.dir
@@ -136,7 +134,7 @@ def show_history(known: NameRow, options: Asked, origin: Origin) -> NameRow:
     )
 
 
-def collect_remote(name: str, via: str, rows: list[Row]) -> NameRow:
+def collect_remote(name: str, via: str, rows: "list[Row]") -> NameRow:
     """Return the same row for a name at an engine. It has no processes: they can be seen on their
     own host only.
     """
@@ -144,12 +142,12 @@ def collect_remote(name: str, via: str, rows: list[Row]) -> NameRow:
     return add_tickets(NameRow(name, via), mine)
 
 
-def add_tickets(known: NameRow, rows: list[Row]) -> NameRow:
+def add_tickets(known: NameRow, rows: "list[Row]") -> NameRow:
     holds, waiting = [[row for row in rows if row.is_waiting is it] for it in (False, True)]
     return known._replace(holds=holds, waiting=waiting)
 
 
-def list_processes(processes: Processes, roots: list[int]) -> list[ProcessRow]:
+def list_processes(processes: "Processes", roots: "list[int]") -> "list[ProcessRow]":
     """Return these processes and their descendants, parents first."""
     return [
         ProcessRow(
@@ -185,7 +183,9 @@ class Processes:
             self.found[process.pid] = process
             self.children.setdefault(process.info["ppid"], []).append(process.pid)
 
-    def walk(self, pids: list[int], *attributes: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    def walk(
+        self, pids: "list[int]", *attributes: str
+    ) -> "Iterator[tuple[int, int, dict[str, Any]]]":
         """Yield (pid, depth, what psutil knows of it) for each of these processes and its
         descendants, parents first.
         """
@@ -252,11 +252,11 @@ def print_name(known: NameRow, place: str) -> None:
 
 
 def print_section(
-    head: list[str],
-    columns: list[str] = [],  # noqa: B006
-    rows: Sequence[Sequence[object]] = (),
+    head: "list[str]",
+    columns: "list[str]" = [],  # noqa: B006
+    rows: "Sequence[Sequence[object]]" = (),
     styled: str = "",
-    styles: Styles | None = None,
+    styles: "Styles | None" = None,
 ) -> None:
     """Print an empty line, the lines of `head`, and a table of `rows` if there are any."""
     print()
@@ -266,7 +266,7 @@ def print_section(
         print_rows(columns, rows, styled, styles)
 
 
-def describe_hold(row: Row) -> list[str]:
+def describe_hold(row: Row) -> "list[str]":
     """Return the lines about one hold."""
     if not row.shown_pid:
         return [f"{row.state}, {row.via}: holder unknown"]
@@ -295,7 +295,7 @@ def make_day(day: Day) -> DayRow:
     return DayRow(day.first, day.last, day.runs, day.skips, day.failures, mean, longest)
 
 
-def describe_days(days: list[DayRow]) -> str:
+def describe_days(days: "list[DayRow]") -> str:
     """Return `earlier, since 2026-01-01: 40321 runs, 3 failed, 17 skips, at most 4m`."""
     runs, failures = sum(day.runs for day in days), sum(day.failures for day in days)
     since = strftime("%F", localtime(days[0].first))
@@ -305,7 +305,7 @@ def describe_days(days: list[DayRow]) -> str:
     return text if longest is None else f"{text}, at most {format_rough(longest)}"
 
 
-def make_process_cells(process: ProcessRow) -> list[object]:
+def make_process_cells(process: ProcessRow) -> "list[object]":
     size = f"{process.resident_bytes // KIB} KiB"
     command = "  " * process.depth + " ".join(process.command)
     cpu, age = f"{process.cpu_seconds:.2f}s", format_duration(process.seconds)

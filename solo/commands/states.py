@@ -2,8 +2,6 @@
 and `doctor`.
 """
 
-from __future__ import annotations
-
 import posix
 import sys
 from collections.abc import Iterator
@@ -60,12 +58,12 @@ class Job(NamedTuple):
 
     name: str
     health: Health
-    living: dict[tuple[int, int], str]
+    living: "dict[tuple[int, int], str]"
     history: History
-    unended: list[Run]
+    unended: "list[Run]"
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print a row for each name known, held or not, bad states first. Return 125 if one is
     unreadable or unknown.
     """
@@ -103,8 +101,8 @@ def read_clock() -> Clock:
 
 
 def find_jobs(
-    options: Asked, names: list[str], clock: Clock
-) -> tuple[list[Job], list[tuple[str, SoloError]], int]:
+    options: Asked, names: "list[str]", clock: Clock
+) -> "tuple[list[Job], list[tuple[str, SoloError]], int]":
     """Return ([the Job of each name with a journal or a hold], bad states first; [(name, why it
     cannot be read)]; the number of names left out, which solo made from commands).
     """
@@ -123,8 +121,8 @@ def find_jobs(
 
 
 def examine_all(
-    options: Asked, names: list[str], clock: Clock
-) -> Iterator[tuple[str, Job | SoloError]]:
+    options: Asked, names: "list[str]", clock: Clock
+) -> "Iterator[tuple[str, Job | SoloError]]":
     """Yield (name, its Job or why it is refused) of each name with a journal, then of the others
     with a hold.
     """
@@ -143,7 +141,7 @@ def examine_all(
         used[name] = False
 
 
-def find_used(directory: str | None, names: list[str]) -> dict[str, bool]:
+def find_used(directory: "str | None", names: "list[str]") -> "dict[str, bool]":
     """Return {name: whether it has a hold} of each name with a ticket, or whose directory is
     refused.
     """
@@ -223,7 +221,7 @@ def make_row(job: Job, clock: Clock) -> JobRow:
     )
 
 
-def make_cells(row: JobRow, clock: Clock) -> list[str]:
+def make_cells(row: JobRow, clock: Clock) -> "list[str]":
     return [
         row.name,
         row.state,
@@ -265,7 +263,7 @@ def describe_state(job: Job, clock: Clock) -> str:
     return f"{runs.format_outcome(runs.make_row(job.name, last, None))}: {when}"
 
 
-def print_summary(jobs: list[Job], passing: int, clock: Clock) -> None:
+def print_summary(jobs: "list[Job]", passing: int, clock: Clock) -> None:
     """Print below the table, where a long one leaves the prompt, why jobs are in bad states."""
     bad = [job for job in jobs if job.health.is_bad]
     for job in bad[:MOST_REASONS]:

@@ -2,8 +2,6 @@
 that arrives later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import monotonic, sleep
 
@@ -23,7 +21,7 @@ from solo.tickets import HOLD, MOST_OPEN, Queue, Ticket, is_published
 STOP_POLL = 0.05  # seconds, for a launcher to end after its command
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print a line for each process that was ended. Return 125 if one could not be ended or a name
     was never used.
     """
@@ -36,7 +34,7 @@ def run(options: Asked, names: list[str]) -> int:
     return 0 if complete and known == names else SoloError.status
 
 
-def stop_name(name: str, queue: Queue | None, options: Asked) -> bool:
+def stop_name(name: str, queue: "Queue | None", options: Asked) -> bool:
     """End the holders of one name. Return False if one could not be ended. Raises SoloError if only
     nested are held.
     """
@@ -118,7 +116,7 @@ class Stop:
                 self.wait(due)
         return not self.eviction.refused
 
-    def look(self) -> tuple[list[Ticket], set[str]]:
+    def look(self) -> "tuple[list[Ticket], set[str]]":
         """Return (the tickets to signal, the files of all tickets of `left` that are still
         there).
         """
@@ -161,7 +159,7 @@ class Stop:
         close_all(targets)
 
 
-def refuse_own_ancestors(queue: Queue, targets: list[Ticket]) -> None:
+def refuse_own_ancestors(queue: Queue, targets: "list[Ticket]") -> None:
     """Raise SoloError if one of them is above this process: to stop it would end the script that
     asks for that.
     """
@@ -180,8 +178,8 @@ def refuse_own_ancestors(queue: Queue, targets: list[Ticket]) -> None:
 
 
 def find_targets(
-    queue: Queue, is_wanted: Callable[[Ticket], bool], with_waiting: bool
-) -> tuple[list[Ticket], set[str]]:
+    queue: Queue, is_wanted: "Callable[[Ticket], bool]", with_waiting: bool
+) -> "tuple[list[Ticket], set[str]]":
     """Return (the living tickets that `is_wanted`, waiters first; the files of those that need no
     signal).
 
@@ -202,8 +200,8 @@ def find_targets(
 
 
 def open_targets(
-    queue: Queue, is_wanted: Callable[[Ticket], bool], with_waiting: bool
-) -> list[Ticket]:
+    queue: Queue, is_wanted: "Callable[[Ticket], bool]", with_waiting: bool
+) -> "list[Ticket]":
     """Return the living tickets that `is_wanted`, without holds of a parent for a nested name.
     MOST_OPEN stay open.
     """

@@ -2,8 +2,6 @@
 ends one.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select
@@ -41,7 +39,7 @@ SEQUENCE = re.compile(
 )  # ECMA-48: CSI, SS3, or a byte
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Show the view until q or a signal. Without a terminal, or on a dumb one, print it once.
     Return 125 for an unknown name.
     """
@@ -90,7 +88,7 @@ class View:
     about, and a `message`.
     """
 
-    def __init__(self, options: Asked, names: list[str]) -> None:
+    def __init__(self, options: Asked, names: "list[str]") -> None:
         self.options = options
         self.names = names
         self.rows: list[Row] = []
@@ -164,7 +162,7 @@ class View:
             self.show_message(f"{row.name}: {error}")
         del self.evictions[key]
 
-    def evict(self, key: Key, queue: Queue | None) -> bool:
+    def evict(self, key: Key, queue: "Queue | None") -> bool:
         """Take the next step of ending the owner of a ticket in `queue`. Return False if it has
         ended.
         """
@@ -174,7 +172,7 @@ class View:
         self.evictions[key][1].act_on_all(targets)
         return bool(targets or settling)
 
-    def make_table(self) -> tuple[list[str], list[list[str]]]:
+    def make_table(self) -> "tuple[list[str], list[list[str]]]":
         """Return (columns, lines of clean cells)."""
         cells: Cells[Row] = {
             **CELLS,
@@ -233,7 +231,7 @@ class Usage:
         self.when = 0.0
         self.found: dict[Key, tuple[str, str]] = {}
 
-    def measure(self, roots: dict[Key, list[int]]) -> str:
+    def measure(self, roots: "dict[Key, list[int]]") -> str:
         """Look at all processes once, for the pids of each key of `roots`. Return why that is
         impossible, or "".
         """

@@ -2,8 +2,6 @@
 without a ticket.
 """
 
-from __future__ import annotations
-
 import posix
 
 from solo.acquire import add_waited
@@ -15,7 +13,7 @@ from solo.plan import Plan
 from solo.record import Record
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Return 0 once all names were free. Raises Busy after the timeout, SoloError for an unknown
     name.
     """

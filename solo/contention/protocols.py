@@ -60,8 +60,8 @@ class Contention(Rules, Protocol):
 class Files(Protocol):
     """The user's files that are locked too."""
 
-    flock: Sequence[str]
-    fcntl: Sequence[str]
+    flock: "Sequence[str]"
+    fcntl: "Sequence[str]"
     file_deadline: float
     verbose: bool
 
@@ -69,7 +69,7 @@ class Files(Protocol):
 class Limits(Protocol):
     """When and how the command of `names` is ended."""
 
-    names: list[str]
+    names: "list[str]"
     timeout: "float | None"
     signal: "int | None"
     kill_after: float

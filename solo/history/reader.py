@@ -120,9 +120,9 @@ class Run(NamedTuple):
 
     event: bytes  # its last one: STARTED while it runs, and after its launcher was killed
     time: float
-    names: list[str]
+    names: "list[str]"
     words: bytes  # those of `command`, quoted
-    command: list[bytes]
+    command: "list[bytes]"
     host: str
     mode: str
     uid: int

@@ -2,8 +2,6 @@
 classes and the comments at their fields, by `make man`.
 """
 
-from __future__ import annotations
-
 from time import time
 from typing import Literal, NamedTuple
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 Time = float  # seconds since the epoch; --json has it in RFC 3339
 Mode = Literal["exclusive", "shared", "slots"]
-MODES: dict[str, Mode] = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
+MODES: "dict[str, Mode]" = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
 MODES.update({INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"})
 FIELDS_OF_TIME = frozenset("since time end last due missed first".split())
 
@@ -37,40 +35,40 @@ class ProcessRow(NamedTuple):
     cpu_seconds: float
     resident_bytes: int
     seconds: float  # its age
-    command: list[str]
+    command: "list[str]"
 
 
 class Row(NamedTuple):
     """A holder or a waiter."""
 
     name: str
-    state: Literal["held", "orphaned", "waiting"]
+    state: "Literal['held', 'orphaned', 'waiting']"
     mode: Mode
-    slot: int | None  # the first slot that it holds, from 0
-    slots: int | None  # N of --slots
-    take: int | None  # K of --slots
-    launcher: int | None  # its pid here
-    child: int | None  # the command's pid here
-    since: Time | None  # when the command started; before that, when the ticket was made
-    user: str | None  # the owner of the ticket's file
-    host: str | None
-    command: list[str]
-    note: str | None
+    slot: "int | None"  # the first slot that it holds, from 0
+    slots: "int | None"  # N of --slots
+    take: "int | None"  # K of --slots
+    launcher: "int | None"  # its pid here
+    child: "int | None"  # the command's pid here
+    since: "Time | None"  # when the command started; before that, when the ticket was made
+    user: "str | None"  # the owner of the ticket's file
+    host: "str | None"
+    command: "list[str]"
+    note: "str | None"
     via: str  # file, socket or the URL of an engine, without its password
     # its number: tickets of a name are numbered in order of arrival; of a holder SOLO_TOKEN, at an
     # engine only with --via
     ticket: int
-    claims: dict[str, str | int]  # what the ticket says and cannot be verified
-    names: list[str]  # all names of the run
-    directory: str | None = None  # the working directory, of a run without -n in another one
-    usual: float | None = None  # the median of the last successful runs
+    claims: "dict[str, str | int]"  # what the ticket says and cannot be verified
+    names: "list[str]"  # all names of the run
+    directory: "str | None" = None  # the working directory, of a run without -n in another one
+    usual: "float | None" = None  # the median of the last successful runs
     # the 10th and the 90th percentile, where the runs spread
-    usual_range: list[float] | None = None
+    usual_range: "list[float] | None" = None
     overdue: bool = False  # whether it runs long
-    renewed_ago: float | None = None  # at an engine: since its lease was renewed; null if unknown
-    free_in: float | None = None  # at an engine: until its lease ends, unless it is renewed
-    silent: str | None = None  # at an engine: both in words, if its renewal is late
-    processes: list[ProcessRow] | None = None  # of a hold in show, null elsewhere
+    renewed_ago: "float | None" = None  # at an engine: since its lease was renewed; null if unknown
+    free_in: "float | None" = None  # at an engine: until its lease ends, unless it is renewed
+    silent: "str | None" = None  # at an engine: both in words, if its renewal is late
+    processes: "list[ProcessRow] | None" = None  # of a hold in show, null elsewhere
 
     @property
     def is_waiting(self) -> bool:
@@ -83,7 +81,7 @@ class Row(NamedTuple):
         return f"{self.claims[key]}?" if key in self.claims else str(getattr(self, key) or "")
 
     @property
-    def pid(self) -> int | None:
+    def pid(self) -> "int | None":
         """The pid that the busy line names: of the launcher, or of the process of an orphan or a
         kept hold.
         """
@@ -96,7 +94,7 @@ class Row(NamedTuple):
         return pid or self.format_pid("child")
 
     @property
-    def shown_user(self) -> str | None:
+    def shown_user(self) -> "str | None":
         """The owner of the ticket, and the other user that its record claims, if any."""
         claimed = self.claims.get("user")
         return self.user if claimed is None else f"{self.user} (claims {claimed})"
@@ -121,27 +119,27 @@ class RunRow(NamedTuple):
     name: str
     outcome: str  # as history shows it, see solo(7)
     time: Time
-    end: Time | None
-    waited: float | None
-    ran: float | None
-    code: int | None
-    signal: int | None  # the number of the signal that ended it
-    reason: str | None
-    names: list[str]
+    end: "Time | None"
+    waited: "float | None"
+    ran: "float | None"
+    code: "int | None"
+    signal: "int | None"  # the number of the signal that ended it
+    reason: "str | None"
+    names: "list[str]"
     mode: Mode
-    slot: int | None
-    slots: int | None
-    take: int | None
-    token: int | None  # grows with each hold of the name
-    launcher: int | None
-    child: int | None
-    user: str | None
-    host: str | None
-    command: list[str]
-    note: str | None
+    slot: "int | None"
+    slots: "int | None"
+    take: "int | None"
+    token: "int | None"  # grows with each hold of the name
+    launcher: "int | None"
+    child: "int | None"
+    user: "str | None"
+    host: "str | None"
+    command: "list[str]"
+    note: "str | None"
 
     @property
-    def pid(self) -> int | None:
+    def pid(self) -> "int | None":
         return self.child if self.outcome == "orphaned" else self.launcher or self.child
 
 
@@ -150,20 +148,20 @@ class JobRow(NamedTuple):
 
     name: str
     state: str  # the first of states
-    states: list[str]  # all that are true, bad ones first
-    reason: str | None  # why the state is bad
-    last: Time | None  # when the last run started, of the command line that the state is about
-    ago: float | None
-    outcome: str | None  # of that run, as history shows it
-    code: int | None
-    signal: int | None
-    usual: float | None  # the median of the last successful runs
-    usual_range: list[float] | None  # the 10th and the 90th percentile, where the runs spread
+    states: "list[str]"  # all that are true, bad ones first
+    reason: "str | None"  # why the state is bad
+    last: "Time | None"  # when the last run started, of the command line that the state is about
+    ago: "float | None"
+    outcome: "str | None"  # of that run, as history shows it
+    code: "int | None"
+    signal: "int | None"
+    usual: "float | None"  # the median of the last successful runs
+    usual_range: "list[float] | None"  # the 10th and the 90th percentile, where the runs spread
     skipped: int  # how many of the last starts were skipped
     starts: int  # these starts, at most 20
-    due: Time | None  # when a start was due, of a late job
-    missed: Time | None  # when one was due while the machine was off
-    command: list[str]
+    due: "Time | None"  # when a start was due, of a late job
+    missed: "Time | None"  # when one was due while the machine was off
+    command: "list[str]"
 
 
 class DayRow(NamedTuple):
@@ -174,8 +172,8 @@ class DayRow(NamedTuple):
     runs: int
     skips: int
     failures: int
-    mean: float | None  # of the durations
-    longest: float | None
+    mean: "float | None"  # of the durations
+    longest: "float | None"
 
 
 class NameRow(NamedTuple):
@@ -183,36 +181,36 @@ class NameRow(NamedTuple):
 
     name: str
     via: str
-    path: str | None = None
-    journal: str | None = None
+    path: "str | None" = None
+    journal: "str | None" = None
     # the skips in a row, above 0: of X exclusive, S shared, C slots, IX and IS for nested names
-    skips: dict[str, int] = {}
-    state: str | None = None  # as list --all has it, null without a history
-    reason: str | None = None  # why a state is bad
-    days: list[DayRow] = []  # figures of the days before the runs in the journal
-    holds: list[Row] = []
-    waiting: list[Row] = []
-    runs: list[RunRow] = []
+    skips: "dict[str, int]" = {}
+    state: "str | None" = None  # as list --all has it, null without a history
+    reason: "str | None" = None  # why a state is bad
+    days: "list[DayRow]" = []  # figures of the days before the runs in the journal
+    holds: "list[Row]" = []
+    waiting: "list[Row]" = []
+    runs: "list[RunRow]" = []
     # its last lines, if the last run goes on or failed, with --capture
-    output: list[str] = []
+    output: "list[str]" = []
 
 
 class Verdict(NamedTuple):
     """The answer of --explain: the outcome of a run that starts now."""
 
-    command: list[str]  # the path of the program, and its arguments
-    names: list[str]  # all names of the run
+    command: "list[str]"  # the path of the program, and its arguments
+    names: "list[str]"  # all names of the run
     mode: Mode
-    slots: int | None  # N of --slots
-    take: int | None  # K of --slots
-    directory: str | None  # the directory of names, null for sockets
+    slots: "int | None"  # N of --slots
+    take: "int | None"  # K of --slots
+    directory: "str | None"  # the directory of names, null for sockets
     via: str  # file, socket or the URL of an engine, without its password
     # runs, waits, replaces (ends what is in its way, then runs), busy, or ran (already in this
     # period)
     outcome: str
-    name: str | None  # of the names, the one that is in the way
-    reason: str | None  # why it does not run at once
-    place: int | None  # in the queue, from 1
+    name: "str | None"  # of the names, the one that is in the way
+    reason: "str | None"  # why it does not run at once
+    place: "int | None"  # in the queue, from 1
     status: int  # the exit status, 0 if it runs or waits
 
 
@@ -230,22 +228,22 @@ class LineRow(NamedTuple):
     file: str
     line: int
     state: str
-    tool: str | None  # what guards the line today
-    call: str | None
-    lock: str | None
-    findings: list[Finding]
-    use: str | None  # the line to use, only where its effect was tried
+    tool: "str | None"  # what guards the line today
+    call: "str | None"
+    lock: "str | None"
+    findings: "list[Finding]"
+    use: "str | None"  # the line to use, only where its effect was tried
 
 
 def describe_claim(
-    claim: Claim | Run, slot: int | None = None
-) -> tuple[Mode, int | None, int | None, int | None]:
+    claim: "Claim | Run", slot: "int | None" = None
+) -> "tuple[Mode, int | None, int | None, int | None]":
     """Return the mode, the first slot, N and K of --slots, as rows have them."""
     counts = (claim.slots, claim.take) if claim.mode == SLOTS else (None, None)
     return MODES[claim.mode], slot, *counts
 
 
-def make_row(name: str, where: str, ticket: Ticket) -> Row:
+def make_row(name: str, where: str, ticket: "Ticket") -> Row:
     """Return the row of a ticket, whose record was read."""
     record = ticket.record
     assert ticket.owner_uid is not None
@@ -278,7 +276,7 @@ def make_row(name: str, where: str, ticket: Ticket) -> Row:
     )
 
 
-def find_claims(ticket: Ticket) -> tuple[dict[str, int], dict[str, str | int]]:
+def find_claims(ticket: "Ticket") -> "tuple[dict[str, int], dict[str, str | int]]":
     """Return (our pids by `launcher` and `child`; what the record says but the owner of its file
     cannot vouch for).
     """
@@ -302,7 +300,7 @@ def find_claims(ticket: Ticket) -> tuple[dict[str, int], dict[str, str | int]]:
     return pids, claims
 
 
-def make_entry_row(entry: Entry, where: str, renewal: Renewal | None) -> Row:
+def make_entry_row(entry: "Entry", where: str, renewal: "Renewal | None") -> Row:
     """Return the row of an engine's entry, whose lease was renewed then, None if that is not
     known.
     """

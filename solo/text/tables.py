@@ -2,8 +2,6 @@
 the terminal.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -32,7 +30,7 @@ def shorten(least: int) -> Change:
 
 
 # In this order, until the last column has LEAST cells.
-STEPS: tuple[tuple[str, Change], ...] = (
+STEPS: "tuple[tuple[str, Change], ...]" = (
     (NOTE, shorten(12)),
     (NAME, shorten(12)),
     ("MODE", lambda cells, _: None if {*cells} == {"exclusive"} else cells),
@@ -52,9 +50,9 @@ STEPS: tuple[tuple[str, Change], ...] = (
 
 def print_rows(
     columns: Columns,
-    rows: Sequence[Sequence[object]],
+    rows: "Sequence[Sequence[object]]",
     styled: str = "",
-    styles: Styles | None = None,
+    styles: "Styles | None" = None,
     empty: str = "",
 ) -> None:
     """Print `rows` under `columns`; without rows `empty`. `styles` are those of the values of the
@@ -103,7 +101,7 @@ def make_rich(
     styled: str,
     styles: Styles,
     box: Any = None,
-    looks: Sequence[str] = (),
+    looks: "Sequence[str]" = (),
 ) -> Any:
     """Return the table of rich, with columns as wide as their cells; the last one has the rest of
     the width.
@@ -136,7 +134,7 @@ def make_rich(
     return table
 
 
-def fit(columns: Columns, rows: Rows, room: int, gap: int) -> tuple[Columns, Rows]:
+def fit(columns: Columns, rows: Rows, room: int, gap: int) -> "tuple[Columns, Rows]":
     """Return (columns, rows) as they fit into `room` cells with `gap` cells between two columns."""
     table = {column: [row[at] for row in rows] for at, column in enumerate(columns)}
     for column, change in STEPS:
@@ -153,11 +151,11 @@ def fit(columns: Columns, rows: Rows, room: int, gap: int) -> tuple[Columns, Row
     return list(table), list(map(list, zip(*table.values()))) if rows else []
 
 
-def find_width(column: str, cells: list[str]) -> int:
+def find_width(column: str, cells: "list[str]") -> int:
     return max(map(measure, [column, *cells]))
 
 
-def format_time(seconds: float | None) -> str | None:
+def format_time(seconds: "float | None") -> "str | None":
     """Return a time in RFC 3339, local time, in milliseconds; None for None."""
     return (
         None

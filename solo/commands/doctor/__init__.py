@@ -2,8 +2,6 @@
 thing to do.
 """
 
-from __future__ import annotations
-
 import re
 
 from solo.commands.lookup import Asked
@@ -12,7 +10,7 @@ from solo.errors import UsageError
 REMEDY = re.compile(r"\(([^()]*)\)$")
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print the findings; with --json as {check, state, text}. Return 1 if a check fails. Raises
     UsageError.
     """

@@ -5,8 +5,6 @@ A place is preferred to a home directory, so it moves an account's names: a run 
 the old place would not be seen from the new one.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import tempfile
@@ -33,7 +31,7 @@ class Account(NamedTuple):
     home: str
 
 
-def run(users: list[str]) -> int:
+def run(users: "list[str]") -> int:
     """Make the places of these users, else of all accounts that need one. Print a line for each.
     Return 125 if one is refused. Raises SoloError.
     """
@@ -58,7 +56,7 @@ def find_account(user: str) -> Account:
     return Account(user, entry.pw_uid, entry.pw_gid, entry.pw_dir)
 
 
-def list_accounts() -> Iterator[Account]:
+def list_accounts() -> "Iterator[Account]":
     """Yield the accounts of the file /etc/passwd: a directory service may have a million."""
     with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:

@@ -2,8 +2,6 @@
 others raise it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import grp
 import os
@@ -82,7 +80,7 @@ except BlockingIOError:
 """
 
 
-def check_directory(asked: str | None) -> Findings:
+def check_directory(asked: "str | None") -> Findings:
     """Can solo use the directory of names, and write in it?"""
     try:
         path = find_base(asked)
@@ -132,7 +130,7 @@ def check_home_place(path: str) -> Findings:
         yield NOTE, f"a run that cannot see {path}, as in a container, uses {home} {stop}"
 
 
-def find_existing(path: str, asked: str | None) -> str:
+def find_existing(path: str, asked: "str | None") -> str:
     """Return the nearest directory in which a run would make the missing `path`. Raises SoloError
     if it would not.
     """
@@ -147,7 +145,7 @@ def find_existing(path: str, asked: str | None) -> str:
         raise SoloError(f"cannot create {first}: {explain(first, error, asked)}") from None
 
 
-def check_trust(asked: str | None) -> Findings:
+def check_trust(asked: "str | None") -> Findings:
     """Which other users can read, block or change the locks? TRUST in solo(1) has the rules."""
     place = open_existing(asked)
     if place is None:
@@ -226,7 +224,7 @@ def describe_sharing(path: str, mode: int, status: os.stat_result) -> Findings:
         )
 
 
-def describe_wide(asked: str | None, path: str, mode: int) -> Findings:
+def describe_wide(asked: "str | None", path: str, mode: int) -> Findings:
     """Yield a finding if files of names or journals give other users too much access."""
     bases = filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])]))
     wide = [file for base in bases for file in find_wide(base, mode if base == path else PRIVATE)]
@@ -255,7 +253,7 @@ def check_above(path: str) -> Findings:
             )
 
 
-def find_wide(base: str, mode: int) -> Iterator[str]:
+def find_wide(base: str, mode: int) -> "Iterator[str]":
     """Yield the files of root or the user that grant others more than `mode`. A ticket grants no
     more than reading.
     """
@@ -283,7 +281,7 @@ def find_group(gid: int) -> str:
     return str(gid)
 
 
-def check_journal(asked: str | None) -> Findings:
+def check_journal(asked: "str | None") -> Findings:
     """Can the journal be written? Where it cannot, only --once-per fails."""
     if (names := open_existing(asked)) is not None:
         posix.close(names.fd)
@@ -318,7 +316,7 @@ def write_file(folder: str) -> None:
         file.flush()
 
 
-def check_file_system(asked: str | None) -> Findings:
+def check_file_system(asked: "str | None") -> Findings:
     """Does flock(2) reach all contenders? On a network file system it may not reach other
     machines.
     """
@@ -346,7 +344,7 @@ def check_file_system(asked: str | None) -> Findings:
         )
 
 
-def check_locks(asked: str | None) -> Findings:
+def check_locks(asked: "str | None") -> Findings:
     """Does one process see the lock of another?"""
     path = find_base(asked)
     folder = path if os.path.isdir(path) else find_existing(path, asked)
@@ -373,7 +371,7 @@ def check_locks(asked: str | None) -> Findings:
         yield BAD, f"flock(2) does not work in {path} (choose another place with --dir)"
 
 
-def check_processes(asked: str | None) -> Findings:
+def check_processes(asked: "str | None") -> Findings:
     """Can solo identify processes, by /proc, pidfd and prctl?"""
     try:
         read_self()
@@ -419,7 +417,7 @@ def check_processes(asked: str | None) -> Findings:
         yield NOTE, "in a time namespace: start times are compared with its offset"
 
 
-def check_sockets(asked: str | None) -> Findings:
+def check_sockets(asked: "str | None") -> Findings:
     """Can --via socket read /proc/net/unix?"""
     try:
         list_addresses()
@@ -432,7 +430,7 @@ def check_sockets(asked: str | None) -> Findings:
         yield NOTE, f"--via socket does not work: {error}"
 
 
-def check_kernel_settings(asked: str | None) -> Findings:
+def check_kernel_settings(asked: "str | None") -> Findings:
     """Which kernel settings concern shared directories?"""
     value = "".join(read_lines("/proc/sys/fs/protected_regular"))
     if value not in ("", "0"):
@@ -443,7 +441,7 @@ def check_kernel_settings(asked: str | None) -> Findings:
         yield NOTE, f"fs.protected_hardlinks is 0: {risk}"
 
 
-def check_environment(asked: str | None) -> Findings:
+def check_environment(asked: "str | None") -> Findings:
     """Does the environment name places that cron, ssh or systemd would not use?"""
     home, own = os.environ.get("HOME"), None
     with suppress(SoloError):  # no home directory: check_directory reports it
@@ -473,7 +471,7 @@ def check_environment(asked: str | None) -> Findings:
             )
 
 
-def check_installation(asked: str | None) -> Findings:
+def check_installation(asked: "str | None") -> Findings:
     """Does solo start as fast as it can, and see what it inherited?"""
     if "solo_ignored" not in sys._xoptions:
         yield (
@@ -494,7 +492,7 @@ def check_installation(asked: str | None) -> Findings:
         )
 
 
-def check_cron(asked: str | None) -> Findings:
+def check_cron(asked: "str | None") -> Findings:
     """Does cron, if there is one, find solo by its name, in the PATH that it sets?"""
     typed = os.path.abspath(sys.argv[0])
     crons = [
@@ -509,7 +507,7 @@ def check_cron(asked: str | None) -> Findings:
         )
 
 
-def check_generated_names(asked: str | None) -> Findings:
+def check_generated_names(asked: "str | None") -> Findings:
     """Are there many names of one program? A name made from changing arguments never excludes
     another run.
     """
@@ -528,7 +526,7 @@ def check_generated_names(asked: str | None) -> Findings:
             )
 
 
-def check_jobs(asked: str | None) -> Findings:
+def check_jobs(asked: "str | None") -> Findings:
     """Which jobs does the judge of health call bad?"""
     found = find_jobs(Asked(dir=asked), [], read_clock())[0]
     bad = [f"{job.name} ({job.health.state})" for job in found if job.health.is_bad]
@@ -541,7 +539,7 @@ def check_jobs(asked: str | None) -> Findings:
         )
 
 
-CHECKS: tuple[Callable[[str | None], Findings], ...] = (
+CHECKS: "tuple[Callable[[str | None], Findings], ...]" = (
     check_directory,
     check_trust,
     check_file_system,
@@ -558,14 +556,14 @@ CHECKS: tuple[Callable[[str | None], Findings], ...] = (
 )
 
 
-def examine_machine(asked: str | None) -> Iterator[Finding]:
+def examine_machine(asked: "str | None") -> "Iterator[Finding]":
     for check in CHECKS:
         with suppress(SoloError):  # check_directory has reported it
             for state, text in check(asked):
                 yield Finding(state, check.__name__.removeprefix("check_"), text)
 
 
-def find_file_system(path: str) -> tuple[str, str]:
+def find_file_system(path: str) -> "tuple[str, str]":
     """Return (kind, mount point) of the file system that `path` is on."""
     path, best = os.path.realpath(path), ("unknown", "/")
     for line in read_lines("/proc/self/mounts"):
@@ -577,7 +575,7 @@ def find_file_system(path: str) -> tuple[str, str]:
     return best
 
 
-def read_lines(path: str) -> list[str]:
+def read_lines(path: str) -> "list[str]":
     """Return the lines of a file, or none if it cannot be read."""
     try:
         # Only a newline ends a line: mount points may contain the other characters at which Python

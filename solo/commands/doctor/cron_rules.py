@@ -2,8 +2,6 @@
 tests/homes/test_cron.py and tests/doctor/test_crontab.py compare them with both.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -68,7 +66,7 @@ def refuse_times(times: str, cron: str) -> str:
     return ""
 
 
-def is_refused(field: str, lowest: int, highest: int, names: list[str]) -> bool:
+def is_refused(field: str, lowest: int, highest: int, names: "list[str]") -> bool:
     """Return whether Debian's cron refuses a field. Like cron, ignore what follows an element
     without a comma.
     """
@@ -89,7 +87,7 @@ def is_refused(field: str, lowest: int, highest: int, names: list[str]) -> bool:
         at = found.end() + 1
 
 
-def is_refused_by_cronie(field: str, lowest: int, highest: int, names: list[str]) -> bool:
+def is_refused_by_cronie(field: str, lowest: int, highest: int, names: "list[str]") -> bool:
     """Return whether cronie refuses a field, or could: of a ~ it chooses a number."""
     for part in field.split(","):
         found, is_random = CRONIES.fullmatch(part), "~" in part
@@ -110,7 +108,7 @@ def is_refused_by_cronie(field: str, lowest: int, highest: int, names: list[str]
     return False
 
 
-def find_value(word: str, lowest: int, names: list[str]) -> int | None:
+def find_value(word: str, lowest: int, names: "list[str]") -> "int | None":
     """Return the number that a word means in a field, None if it means none."""
     if word.isdigit():
         return int(word) if len(word) < 10 else None

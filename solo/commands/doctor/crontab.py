@@ -2,8 +2,6 @@
 only.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -73,10 +71,10 @@ class Line(NamedTuple):
     command: str = ""
     tail: str = ""
     user: str = ""
-    variables: dict[str, str] = {}
+    variables: "dict[str, str]" = {}
     advice: Advice = Advice()
-    place: Place | None = None
-    unit: Unit | None = None
+    place: "Place | None" = None
+    unit: "Unit | None" = None
     asked: str = ""
     times: str = ""
 
@@ -95,7 +93,7 @@ class Source(NamedTuple):
 
     file: str
     text: str
-    has_user: bool | None
+    has_user: "bool | None"
     user: str
     is_read: bool = False  # by cron of this machine
 
@@ -106,12 +104,12 @@ class Source(NamedTuple):
             return BUSYBOX
         return find_cron() if self.is_read else ""
 
-    def list_lines(self) -> list[str]:
+    def list_lines(self) -> "list[str]":
         """Return its lines, each up to a NUL: there a string of cron and systemd ends."""
         return [line.partition("\0")[0] for line in self.text.split("\n")]
 
 
-def find_crontabs() -> Iterator[Source]:
+def find_crontabs() -> "Iterator[Source]":
     """Yield the crontabs of the system, and the user's own; as root those of all users."""
     spools = dict.fromkeys(map(os.path.realpath, SPOOLS)) if os.geteuid() == 0 else ()
     own = [path for spool in spools for path in list_files(spool)]
@@ -124,7 +122,7 @@ def find_crontabs() -> Iterator[Source]:
             )
 
 
-def list_files(folder: str) -> list[str]:
+def list_files(folder: str) -> "list[str]":
     """Return the regular files in a directory that cron or systemd would read, in order; none if it
     cannot be read.
     """
@@ -139,7 +137,7 @@ def list_files(folder: str) -> list[str]:
     return list(filter(os.path.isfile, paths))
 
 
-def read_all(paths: list[str], must_exist: bool = True) -> Iterator[Source]:
+def read_all(paths: "list[str]", must_exist: bool = True) -> "Iterator[Source]":
     """Yield the named files and the files in the named directories. Raises SoloError, or leaves out
     what it cannot read.
     """
@@ -170,7 +168,7 @@ def read_source(path: str) -> Source:
     return Source(path, text, is_system or None, find_user(os.geteuid()), is_read)
 
 
-def parse_crontab(source: Source) -> Iterator[Line]:
+def parse_crontab(source: Source) -> "Iterator[Line]":
     """Yield the commands of a crontab, and text that is neither an entry nor a comment as lines
     without a command.
     """
@@ -210,7 +208,7 @@ def parse_crontab(source: Source) -> Iterator[Line]:
         yield Line(source.file, source.text.count("\n") + 1, advice=advice)
 
 
-def check_entry(source: Source, line: Line, entry: re.Match[str]) -> Line:
+def check_entry(source: Source, line: Line, entry: "re.Match[str]") -> Line:
     """Return an entry with the reason why cron refuses it, if it does."""
     cron = source.cron
     if refusal := refuse_times(entry[1], cron):
@@ -236,7 +234,7 @@ def make_unread(file: str, number: int, text: str, state: str = NOTE) -> Line:
 
 
 def parse_entry(
-    source: Source, number: int, entry: re.Match[str], has_user: bool, variables: dict[str, str]
+    source: Source, number: int, entry: "re.Match[str]", has_user: bool, variables: "dict[str, str]"
 ) -> Line:
     times, whole, user = " ".join(entry[1].split()), entry[2].strip(" \t"), source.user
     head = f"{times} "
@@ -279,7 +277,7 @@ def parse_entry(
     )
 
 
-def find_asked(advice: Advice, variables: dict[str, str]) -> str:
+def find_asked(advice: Advice, variables: "dict[str, str]") -> str:
     """Return the directory of names that a line or its file sets, "" for the default one."""
     path = str(advice.options.get("dir") or variables.get("SOLO_DIR", ""))
     return normalize(path) if path else ""

@@ -2,8 +2,6 @@
 functions of text.
 """
 
-from __future__ import annotations
-
 import re
 from posixpath import normpath
 from typing import Any, NamedTuple
@@ -66,27 +64,27 @@ class Advice(NamedTuple):
     if `reason` says why not.
     """
 
-    tool: str | None = None
-    call: str | None = None
-    lock: str | None = None
-    findings: tuple[Finding, ...] = ()
-    edit: tuple[int, int, str] | None = None
+    tool: "str | None" = None
+    call: "str | None" = None
+    lock: "str | None" = None
+    findings: "tuple[Finding, ...]" = ()
+    edit: "tuple[int, int, str] | None" = None
     name: str = ""  # for solo in the place of the guard
     reason: str = ""
     is_bare: bool = True  # the PATH of the line is still that of its file where the guard is
     solo: str = ""  # the word by which the line calls solo
-    options: dict[str, Any] = {}
+    options: "dict[str, Any]" = {}
     runs: bool = False  # the line runs a command under solo
-    words: tuple[str, ...] = ()  # of the command under solo
+    words: "tuple[str, ...]" = ()  # of the command under solo
 
     @property
-    def unnamed(self) -> tuple[str, ...]:
+    def unnamed(self) -> "tuple[str, ...]":
         """The words that solo makes a name from, if it is the same in every directory."""
         is_relative = not re.match("/|[^/]+$", "".join(self.words[:1]))
         return () if is_relative or "name" in self.options else self.words
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> "tuple[str, ...]":
         """The names of the line, with solo or with what replaces its guard; none if they are not
         certain.
         """
@@ -95,11 +93,11 @@ class Advice(NamedTuple):
         return tuple(self.options.get("name") or [made] * bool(made))
 
     @property
-    def lock_files(self) -> list[tuple[str, str]]:
+    def lock_files(self) -> "list[tuple[str, str]]":
         """The (option, path) of each file that solo locks for other tools."""
         return [(key, path) for key in ("flock", "fcntl") for path in self.options.get(key, ())]
 
-    def add(self, state: str, check: str, text: str) -> Advice:
+    def add(self, state: str, check: str, text: str) -> "Advice":
         return self._replace(findings=(*self.findings, Finding(state, check, text)))
 
 
@@ -134,7 +132,7 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
     return Advice()
 
 
-def find_tools(line: str) -> dict[str, str]:
+def find_tools(line: str) -> "dict[str, str]":
     """Return {kind of idiom: its first tool in the line}."""
     at, tools = 0, dict[str, str]()
     choice, removal, grep = find_last(CHOOSES, line), find_last(REMOVES, line), line.rfind("grep")
@@ -156,12 +154,12 @@ def find_tools(line: str) -> dict[str, str]:
     return tools
 
 
-def find_last(pattern: re.Pattern[str], text: str) -> int:
+def find_last(pattern: "re.Pattern[str]", text: str) -> int:
     """Return where the last match begins, -1 if there is none."""
     return max((found.start() for found in pattern.finditer(text)), default=-1)
 
 
-def examine_commands(line: str, commands: list[Command], shell: str, home: str) -> Advice:
+def examine_commands(line: str, commands: "list[Command]", shell: str, home: str) -> Advice:
     """Return the advice for the commands of a line. Raises Unclear."""
     if inner := find_inner(commands):
         text, at = inner.raw[1:-1], inner.start + 1
@@ -188,7 +186,7 @@ def examine_commands(line: str, commands: list[Command], shell: str, home: str) 
     return Advice()
 
 
-def find_inner(commands: list[Command]) -> Word | None:
+def find_inner(commands: "list[Command]") -> "Word | None":
     """Return the string of `sh -c 'STRING'`, if the line is only that and the string is in single
     quotes.
     """
@@ -198,7 +196,7 @@ def find_inner(commands: list[Command]) -> Word | None:
     return words[2] if re.fullmatch("'[^']*'", words[2].raw) else None
 
 
-def check_tail(advice: Advice, commands: list[Command], at: int) -> Advice:
+def check_tail(advice: Advice, commands: "list[Command]", at: int) -> Advice:
     """Return the advice with a note about the commands after the guarded one."""
     after = [
         one
@@ -285,7 +283,7 @@ def describe_change(guard: Guard) -> str:
     return f"{same}solo does not exclude {', nor '.join(others)}"
 
 
-def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[Word]) -> Advice:
+def examine_solo(advice: Advice, commands: "list[Command]", at: int, words: "list[Word]") -> Advice:
     """Return the advice for the words of a command that solo guards already."""
     try:
         options, subcommand, rest = parse([word.known for word in words[1:]])

@@ -5,8 +5,6 @@ tried there, as that user or with the settings of that unit, and has the effect 
 replaces; tests/doctor/test_oracle.py compares both.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -53,9 +51,9 @@ class Where(NamedTuple):
     owner: str
     is_own: bool  # another user would be refused there
     private: str  # the unit, if it sees a directory or sockets of its own there
-    shared: frozenset[str]  # the lock files; and --shared, which excludes no other
+    shared: "frozenset[str]"  # the lock files; and --shared, which excludes no other
 
-    def excludes(self, other: Where) -> bool:
+    def excludes(self, other: "Where") -> bool:
         """Return whether a line elsewhere of the same name is excluded."""
         is_same_user = self.owner == other.owner or not (self.is_own or other.is_own)
         is_same = is_same_user and self.names == other.names and self.private == other.private
@@ -67,7 +65,7 @@ class Where(NamedTuple):
 Groups = dict[tuple[object, ...], dict[Any, Line]]
 
 
-def run(options: Asked, names: list[str]) -> int:
+def run(options: Asked, names: "list[str]") -> int:
     """Print the findings. Return 1 if something is wrong, else 0. Raises SoloError if a named file
     cannot be read.
     """
@@ -88,7 +86,7 @@ def run(options: Asked, names: list[str]) -> int:
     return int(any(row.state == FAILS for row in rows))
 
 
-def summarize(count: int, rows: list[LineRow]) -> str:
+def summarize(count: int, rows: "list[LineRow]") -> str:
     if not count:
         return "no command found"
     wrong = sum(row.state == FAILS for row in rows)
@@ -98,7 +96,7 @@ def summarize(count: int, rows: list[LineRow]) -> str:
     return text + f", {unread} not understood" * bool(unread)
 
 
-def list_lines(names: list[str], is_unit: bool) -> list[Line]:
+def list_lines(names: "list[str]", is_unit: bool) -> "list[Line]":
     """Return the commands in the named files, or in all of the machine. Raises SoloError."""
     if is_unit:
         return [line for sources in read_services(names) for line in parse_unit(sources)]
@@ -109,7 +107,7 @@ def list_lines(names: list[str], is_unit: bool) -> list[Line]:
     ]
 
 
-def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[LineRow]:
+def describe(lines: "list[Line]", others: "Iterable[Line]" = ()) -> "Iterator[LineRow]":
     """Yield a row for each line. `others` are lines that may have the same lock files and names."""
     groups: Groups = {}
     for line in [*lines, *others]:
@@ -137,7 +135,7 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[LineRow
         yield LineRow(line.file, line.number, state, *guard, findings, use)
 
 
-def list_keys(line: Line) -> Iterator[tuple[tuple[object, ...], Any]]:
+def list_keys(line: Line) -> "Iterator[tuple[tuple[object, ...], Any]]":
     """Yield what other lines may have too, and in what these differ: the lock file, the names, the
     words of a name.
     """
@@ -152,7 +150,7 @@ def list_keys(line: Line) -> Iterator[tuple[tuple[object, ...], Any]]:
         yield ("words", advice.unnamed, line.user, asked), (line.file, line.number)
 
 
-def find_where(line: Line) -> Where | None:
+def find_where(line: Line) -> "Where | None":
     """Return where the line has its names, None if that is not certain."""
     unit, advice, command = line.unit, line.advice, line.command
     names = line.asked or find_names(line.user)
@@ -193,7 +191,7 @@ def find_file(path: str) -> object:
         return os.path.realpath(path)
 
 
-def compare(line: Line, groups: Groups) -> Iterator[Finding]:
+def compare(line: Line, groups: Groups) -> "Iterator[Finding]":
     """Yield a note for each name, or words without -n, that another line has too and that will
     surprise the user.
     """
@@ -213,8 +211,8 @@ def compare(line: Line, groups: Groups) -> Iterator[Finding]:
 
 
 def compare_names(
-    name: str, line: Line, own: Where, others: dict[Where, Line]
-) -> Iterator[Finding]:
+    name: str, line: Line, own: Where, others: "dict[Where, Line]"
+) -> "Iterator[Finding]":
     """Yield a note for the lines that have the name of this one elsewhere: as another user, or in
     another directory.
     """
@@ -258,7 +256,7 @@ def find_reason(line: Line, groups: Groups) -> str:
     )
 
 
-def list_lockers(line: Line, groups: Groups) -> set[tuple[str, str]]:
+def list_lockers(line: Line, groups: Groups) -> "set[tuple[str, str]]":
     """Return the user and path of each line that locks the lock file of this one."""
     return {*groups.get(("lock", find_file(line.advice.lock)), {})} if line.advice.lock else set()
 
@@ -285,7 +283,7 @@ def find_line_place(line: Line) -> Place:
     return line.place if (line.place.problem or line.place.unknown) and not tried.problem else tried
 
 
-def rewrite(line: Line, groups: Groups) -> str | None:
+def rewrite(line: Line, groups: Groups) -> "str | None":
     """Return the whole line with solo, None if it could not be pasted."""
     place, edit, text = find_line_place(line), line.advice.edit, line.command
     solo = place.solo if line.advice.is_bare and line.unit is None else find_solo()
@@ -298,7 +296,7 @@ def rewrite(line: Line, groups: Groups) -> str | None:
     return whole if whole.isprintable() else None
 
 
-def judge(line: Line) -> Iterator[Finding]:
+def judge(line: Line) -> "Iterator[Finding]":
     """Yield what prevents that a line with solo runs: its call, its user, or the settings of its
     unit.
     """
@@ -321,7 +319,7 @@ def judge(line: Line) -> Iterator[Finding]:
         yield Finding(FAILS, "place", place.problem)
 
 
-def check_plan(line: Line) -> Iterator[Finding]:
+def check_plan(line: Line) -> "Iterator[Finding]":
     """Yield why solo refuses the options of a run: makes its plan as a run does."""
     options, variables = dict(line.advice.options), line.variables
     if line.is_set_apart and not variables.get("SOLO_VIA"):
@@ -338,7 +336,7 @@ def check_plan(line: Line) -> Iterator[Finding]:
         yield Finding(FAILS, "usage", f"solo refuses this line: {error}")
 
 
-def check_program(line: Line) -> Iterator[Finding]:
+def check_program(line: Line) -> "Iterator[Finding]":
     """Yield a note if the user of a line would not find its command in the PATH of the line."""
     advice, unit, uid = line.advice, line.unit, find_uid(line.user)
     word, *rest = advice.words or [""]
@@ -346,7 +344,7 @@ def check_program(line: Line) -> Iterator[Finding]:
     is_known = is_known and not (line.place and line.place.unknown)
     path = line.variables.get("PATH", UNIT_PATH if unit else CRON_PATH)
 
-    def search() -> str | None:
+    def search() -> "str | None":
         try:
             find_command(word, encode(path), *rest[:1])
         except SoloError as error:
@@ -367,7 +365,7 @@ def check_program(line: Line) -> Iterator[Finding]:
 # --- how often a crontab starts a line, beside how long the job usually runs
 
 
-def check_schedule(line: Line) -> Iterator[Finding]:
+def check_schedule(line: Line) -> "Iterator[Finding]":
     """Yield a note if the next start comes before the usual run of a line with solo ends."""
     options, gap, name, uid = (
         line.advice.options,
@@ -404,8 +402,8 @@ def find_name(line: Line) -> str:
 
 
 def read_starts(
-    asked: str | None, name: str, words: list[bytes]
-) -> tuple[float, bool, int, int] | None:
+    asked: "str | None", name: str, words: "list[bytes]"
+) -> "tuple[float, bool, int, int] | None":
     """Return (seconds of the usual run of a command, whether it is outgrown, skips among its last
     starts, these).
 
@@ -420,7 +418,7 @@ def read_starts(
     return usual.median, is_outgrown, sum(run.event == SKIPPED for run in starts), len(starts)
 
 
-def find_gap(times: str) -> int | None:
+def find_gap(times: str) -> "int | None":
     """Return the least minutes between two starts of a day, None if that is not certain."""
     fields = NAMED.get(times, times).split()
     if len(fields) < 5:
@@ -432,7 +430,7 @@ def find_gap(times: str) -> int | None:
     return min((later - sooner for sooner, later in zip(starts, starts[1:])), default=None)
 
 
-def list_values(field: str, most: int) -> set[int]:
+def list_values(field: str, most: int) -> "set[int]":
     """Return the numbers below `most` that a field of time means, none if it is unclear."""
     values: set[int] = set()
     for found in map(PART.fullmatch, field.split(",")):

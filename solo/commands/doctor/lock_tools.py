@@ -2,8 +2,6 @@
 runs them.
 """
 
-from __future__ import annotations
-
 import re
 from getopt import GetoptError, getopt
 from typing import NamedTuple
@@ -37,9 +35,9 @@ class Tool(NamedTuple):
     of some tools.
     """
 
-    call: str | None  # flock or fcntl: the system call by which it locks the file
+    call: "str | None"  # flock or fcntl: the system call by which it locks the file
     options: str
-    rules: dict[str, str]
+    rules: "dict[str, str]"
     keeps: bool = False
     lock: str = ""  # the options that have the file; else it is the first operand
 
@@ -85,8 +83,8 @@ class Guard(NamedTuple):
     """
 
     tool: str
-    call: str | None
-    lock: Word | None
+    call: "str | None"
+    lock: "Word | None"
     options: str
     start: int
     end: int
@@ -97,7 +95,7 @@ class Guard(NamedTuple):
     is_lost: bool = False  # the lock ends with the tool, if the tool is killed
 
 
-def find_guard(command: Command, shell: str) -> Guard | None:
+def find_guard(command: Command, shell: str) -> "Guard | None":
     """Return the guard of the command, None if it has none. Raises Unclear."""
     words = skip_wrappers(command.plain)
     name = words[0].program if words and words[0].text else ""
@@ -126,7 +124,7 @@ def find_guard(command: Command, shell: str) -> Guard | None:
     return guard
 
 
-def find_chronic(words: list[Word]) -> Guard | None:
+def find_chronic(words: "list[Word]") -> "Guard | None":
     """Return chronic(1) as a guard without a lock, if the command begins with it and is a fixed
     text. With -e or -v it does what solo does not.
     """
@@ -141,7 +139,7 @@ def find_chronic(words: list[Word]) -> Guard | None:
     )  # fmt: skip
 
 
-def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) -> Guard:
+def make_guard(words: "list[Word]", at: int, given: "dict[str, str]", tool: Tool) -> Guard:
     """Return the guard by a tool with options, whose operands begin at word `at`. Raises
     Unclear.
     """
@@ -192,7 +190,7 @@ def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) ->
     )
 
 
-def take_options(words: list[Word], options: str) -> tuple[dict[str, str], int]:
+def take_options(words: "list[Word]", options: str) -> "tuple[dict[str, str], int]":
     """Return ({option without its hyphens: value}, the number of the first word after them). Raises
     Unclear.
     """
@@ -209,7 +207,7 @@ def take_options(words: list[Word], options: str) -> tuple[dict[str, str], int]:
     return {name.lstrip("-"): value for name, value in found}, at
 
 
-def skip_wrappers(words: list[Word]) -> list[Word]:
+def skip_wrappers(words: "list[Word]") -> "list[Word]":
     """Return the words from the first program on that is no wrapper; those of a wrapper used in an
     unknown way.
     """

@@ -2,8 +2,6 @@
 process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pwd
@@ -32,7 +30,7 @@ class Place(NamedTuple):
 
 
 @cache
-def find_place(user: str, path: str | None, asked: str | None) -> Place:
+def find_place(user: str, path: "str | None", asked: "str | None") -> Place:
     """Return how a line of `user` whose PATH is `path` can call solo, and keep names where it
     `asked` for.
 
@@ -56,7 +54,7 @@ def find_place(user: str, path: str | None, asked: str | None) -> Place:
     return Place(problem and f"solo cannot run as {user}: {problem}", solo=word, other=other)
 
 
-def call_as(user: str, ask: Callable[[], Any]) -> Any:
+def call_as(user: str, ask: "Callable[[], Any]") -> Any:
     """Return what `ask` returns in a child process of that user, in the form of JSON; None if it
     fails there.
     """
@@ -79,7 +77,7 @@ def call_as(user: str, ask: Callable[[], Any]) -> Any:
     return json.loads(answer) if answer else None
 
 
-def try_place(ours: str, path: str | None, asked: str | None) -> tuple[str, str, str]:
+def try_place(ours: str, path: "str | None", asked: "str | None") -> "tuple[str, str, str]":
     """Return (why this user cannot run solo, the word that calls it, another solo in the PATH)."""
     found = shutil.which("solo", path=path) if path is not None else None
     is_ours = found is not None and os.path.realpath(found) == os.path.realpath(ours)
@@ -105,7 +103,7 @@ def find_solo() -> str:
     return shutil.which("solo") or shutil.which("solo-run") or "solo"
 
 
-def find_uid(name: str) -> int | None:
+def find_uid(name: str) -> "int | None":
     """Return the uid of a user, None if this machine lacks the user."""
     try:
         return pwd.getpwnam(name).pw_uid

@@ -2,8 +2,6 @@
 to add to them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -37,7 +35,7 @@ class Unit(NamedTuple):
     """
 
     file: str
-    settings: dict[str, str]
+    settings: "dict[str, str]"
     user: str
 
     def has(self, key: str) -> bool:
@@ -59,12 +57,12 @@ class Unit(NamedTuple):
         return made_up if self.has_made_up_user else self.user
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self) -> "dict[str, str]":
         """The variables that the unit sets."""
         words = [word.partition("=") for word in self.list_words("Environment")]
         return {name: expand(value) for name, sign, value in words if sign}
 
-    def list_words(self, key: str) -> list[str]:
+    def list_words(self, key: str) -> "list[str]":
         """Return the words of a setting without their quotes."""
         text = self.settings.get(key, "")
         try:
@@ -72,7 +70,7 @@ class Unit(NamedTuple):
         except ValueError:
             return text.split()
 
-    def list_covering(self, path: str, *keys: str) -> list[str]:
+    def list_covering(self, path: str, *keys: str) -> "list[str]":
         """Return those of the directories in the settings `keys` that have the path in them."""
         found = []
         for key in keys:
@@ -116,7 +114,7 @@ def is_below(path: str, *folders: str) -> bool:
     return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-def check_unit(unit: Unit, asked: str, via: str, names: tuple[str, ...]) -> Place:
+def check_unit(unit: Unit, asked: str, via: str, names: "tuple[str, ...]") -> Place:
     """Return what keeps solo from its part in the unit: a problem, or a setting whose effect is not
     known.
 
@@ -189,7 +187,7 @@ def add(unit: Unit, key: str, path: str) -> str:
     return f"add {key}={path}{make}"
 
 
-def give_directory(unit: Unit, names: tuple[str, ...]) -> str:
+def give_directory(unit: Unit, names: "tuple[str, ...]") -> str:
     """Return the settings that give a made-up user a directory. They follow from the user or else
     the name, never from the unit's file: units of one name need the same.
     """

@@ -9,8 +9,6 @@ time; tree-sitter-bash is 3.6 MB of machine code and needs Python 3.10. python-c
 lines of a crontab that it does not understand.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from itertools import dropwhile
@@ -55,7 +53,7 @@ class Word(NamedTuple):
     start: int
     end: int
     raw: str
-    text: str | None
+    text: "str | None"
 
     @property
     def known(self) -> str:
@@ -71,12 +69,12 @@ class Command(NamedTuple):
     sign before it.
     """
 
-    words: list[Word]
-    redirections: list[int]
+    words: "list[Word]"
+    redirections: "list[int]"
     sign: str
 
     @property
-    def plain(self) -> list[Word]:
+    def plain(self) -> "list[Word]":
         """The words after the assignments."""
         return list(dropwhile(lambda word: ASSIGNMENT.match(word.raw), self.words))
 
@@ -86,7 +84,7 @@ class Command(NamedTuple):
         return self.plain[0].program if self.plain else ""
 
 
-def split_line(line: str) -> list[Command]:
+def split_line(line: str) -> "list[Command]":
     """Return the commands of the line. Raises Unclear."""
     if len(line) > LONGEST:
         raise Unclear(f"more than {LONGEST} characters")

@@ -2,8 +2,6 @@
 rules.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -35,7 +33,7 @@ OF_SERVICE = re.compile(
 )  # a directory of drop-ins for one service
 
 
-def read_services(names: list[str]) -> Iterator[list[Source]]:
+def read_services(names: "list[str]") -> "Iterator[list[Source]]":
     """Yield the files of each service: its own one, with an empty text if it is missing, then its
     drop-ins.
 
@@ -58,7 +56,7 @@ def read_services(names: list[str]) -> Iterator[list[Source]]:
             yield sources if sources[0].file == own else [Source(own, "", None, ""), *sources]
 
 
-def list_services(path: str) -> Iterator[tuple[str | None, str]]:
+def list_services(path: str) -> "Iterator[tuple[str | None, str]]":
     """Yield (directory, name of the file) of each service that was named; without a directory:
     systemd's. Raises SoloError.
     """
@@ -80,7 +78,7 @@ def list_services(path: str) -> Iterator[tuple[str | None, str]]:
         yield folder, name
 
 
-def find_service(folder: str | None, name: str) -> list[str]:
+def find_service(folder: "str | None", name: str) -> "list[str]":
     """Return the path of the file of a service, which may be missing, and those of its drop-ins.
     Raises SoloError.
     """
@@ -101,7 +99,7 @@ def find_service(folder: str | None, name: str) -> list[str]:
     return [own or os.path.join(folder or "", name), *find_drop_ins([*names], search)]
 
 
-def find_folders(folder: str | None) -> list[str]:
+def find_folders(folder: "str | None") -> "list[str]":
     """Return the directories in which systemd finds what belongs to a service in that one; None:
     all of the system.
     """
@@ -115,7 +113,7 @@ def find_folders(folder: str | None) -> list[str]:
 
 
 @cache
-def list_folders(asked: str | None) -> list[str]:
+def list_folders(asked: "str | None") -> "list[str]":
     """Return the directories in which systemd looks for units, by priority. `asked` is the value of
     SYSTEMD_UNIT_PATH.
     """
@@ -131,7 +129,7 @@ def list_folders(asked: str | None) -> list[str]:
     return (found.strip() or SYSTEM).split()
 
 
-def find_file(name: str, folders: list[str]) -> str | None:
+def find_file(name: str, folders: "list[str]") -> "str | None":
     """Return the file of a service, or that of the template of an instance; None if there is
     none.
     """
@@ -143,7 +141,7 @@ def find_file(name: str, folders: list[str]) -> str | None:
 
 
 @cache
-def list_links(folders: tuple[str, ...]) -> dict[str, list[str]]:
+def list_links(folders: "tuple[str, ...]") -> "dict[str, list[str]]":
     """Return {real path of a service: its aliases, each the name of a link to it}."""
     links = dict[str, list[str]]()
     for folder in folders:
@@ -154,7 +152,7 @@ def list_links(folders: tuple[str, ...]) -> dict[str, list[str]]:
     return links
 
 
-def find_drop_ins(names: list[str], folders: list[str]) -> list[str]:
+def find_drop_ins(names: "list[str]", folders: "list[str]") -> "list[str]":
     """Return the drop-ins of a service with these names. Of those with one file name the first
     directory's counts.
     """
@@ -175,7 +173,7 @@ def find_drop_ins(names: list[str], folders: list[str]) -> list[str]:
     return [found[file] for file in sorted(found)]
 
 
-def list_variants(name: str) -> Iterator[str]:
+def list_variants(name: str) -> "Iterator[str]":
     """Yield the names for which a service has drop-ins: its own, that of its template, and those
     that end at a hyphen.
     """

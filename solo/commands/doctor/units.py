@@ -1,7 +1,5 @@
 """Units of systemd: the commands in their ExecStart lines, for `solo doctor --unit`. Reads only."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
@@ -62,7 +60,7 @@ class Setting(NamedTuple):
     value: str
 
 
-def parse_unit(sources: list[Source]) -> Iterator[Line]:
+def parse_unit(sources: "list[Source]") -> "Iterator[Line]":
     """Yield the ExecStart lines of a unit, and others with a lock tool as lines without a command.
 
     `sources` are its own file and its drop-ins, as by read_services.
@@ -99,7 +97,7 @@ def parse_unit(sources: list[Source]) -> Iterator[Line]:
             )
 
 
-def merge(assignments: list[Setting]) -> dict[str, list[Setting]]:
+def merge(assignments: "list[Setting]") -> "dict[str, list[Setting]]":
     """Return the settings that count, by their keys: all of a list, the last one of others. An
     empty one resets the key.
     """
@@ -114,7 +112,7 @@ def merge(assignments: list[Setting]) -> dict[str, list[Setting]]:
     return settings
 
 
-def read_settings(source: Source) -> Iterator[Setting]:
+def read_settings(source: Source) -> "Iterator[Setting]":
     """Yield those in the section Service. A line that ends with a backslash goes on in the next
     one.
     """
@@ -134,7 +132,9 @@ def read_settings(source: Source) -> Iterator[Setting]:
             yield Setting(source.file, start, found[1], found[2])
 
 
-def make_line(file: str, one: Setting, settings: dict[str, str], prefix: str, command: str) -> Line:
+def make_line(
+    file: str, one: Setting, settings: "dict[str, str]", prefix: str, command: str
+) -> Line:
     """Return the line of an ExecStart= of the unit of that file."""
     if "+" in prefix:
         settings = {key: value for key, value in settings.items() if key in OF_ALL}
@@ -267,7 +267,7 @@ def has_signs(command: str) -> bool:
     )
 
 
-def find_owner(file: str, settings: dict[str, str]) -> str:
+def find_owner(file: str, settings: "dict[str, str]") -> str:
     """Return the user of a unit, "" if it is not certain or systemd makes it up."""
     user = settings.get("User", "")
     if "%" in user or Unit(file, settings, "").has("DynamicUser") and find_uid(user) is None:
