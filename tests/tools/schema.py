@@ -65,7 +65,11 @@ def name_object(row):
 
 
 def make_type(annotation, aliases):
-    """Return the schema of a field by its annotation. Raises KeyError for one that is not known."""
+    """Return the schema of a field by its annotation, in quotes or not. Raises KeyError for one
+    that is not known.
+    """
+    is_quoted = isinstance(annotation, ast.Constant)
+    annotation = annotation.value if is_quoted else ast.unparse(annotation)
     annotation = aliases.get(annotation, annotation)
     if annotation in NAMED:
         return refer(NAMED[annotation])
@@ -111,7 +115,7 @@ def make_schema():
                 comment = find_comment(lines, field.lineno - 1)
                 properties[field.target.id] = {
                     **({"description": comment} if comment else {}),
-                    **make_type(ast.unparse(field.annotation), aliases),
+                    **make_type(field.annotation, aliases),
                 }
             defs[name_object(row.name)] = {
                 "description": ast.get_docstring(row).rstrip("."),
