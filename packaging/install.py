@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 import solo  # noqa: E402
 from solo.commands.doctor.daemon import CRON_PATH  # noqa: E402
 from solo.generate import bundle  # noqa: E402
-from solo.options import USERS_PLACE  # noqa: E402
+from solo.kernel import USERS_PLACE  # noqa: E402
 from solo.text import missing  # noqa: E402
 
 MADE = "made-directories"  # in lib/solo: those that `make uninstall` removes if they are empty
