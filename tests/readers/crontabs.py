@@ -40,10 +40,10 @@ def check_crontab(data: bytes):
     ):
         lines = list(parsed)
         for line, row in zip(lines, jobs.describe(lines)):
-            expect({finding["state"] for finding in row["findings"]} <= set(STATES))
-            use = row["use"]
+            expect({finding.state for finding in row.findings} <= set(STATES))
+            use = row.use
             expect(use is None or use.isprintable() and use.startswith(line.head), use)
-            expect(use is None or row["findings"], "a suggestion without a reason", use)
+            expect(use is None or row.findings, "a suggestion without a reason", use)
     text = source.text.partition("\n")[0]
     steps = attempt(shell_line.split_line, text, may=Unclear)
     for word in (

@@ -34,6 +34,7 @@ from solo.commands.doctor import checks
 from solo.contention.evict import Eviction
 from solo.directories import open_base, open_parts
 from solo.identity import read_origin
+from solo.kernel import HOME_PLACE, USERS_PLACE
 from solo.text.users import find_user
 from solo.tickets import MOST_OPEN, FileQueue
 
@@ -96,8 +97,10 @@ def test_name_is_known_as_long_as_it_has_a_journal(lab):
 
 
 def test_unknown_name_error_says_whose_names_were_searched(common):
-    """Run as a user whose home directory has no names."""
+    """Run as a user who has no names, neither at home nor where `make install` makes a place."""
     user = pwd.getpwuid(1)
+    made = f"{USERS_PLACE}/1"
+    names = made if os.path.isdir(made) else f"{user.pw_dir}{HOME_PLACE}"
     code = (
         f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lookup;"
         " lookup.check_known('job', lookup.Asked(), 'wait for')"
@@ -106,7 +109,7 @@ def test_unknown_name_error_says_whose_names_were_searched(common):
         ["/usr/bin/python3", "-IS", "-c", code], user=1, capture_output=True, text=True
     ).stderr
 
-    place = f"not among the names of {user.pw_name}, in {user.pw_dir}/.local/state/solo (another user has other names)"
+    place = f"not among the names of {user.pw_name}, in {names} (another user has other names)"
     assert error.endswith(f"SoloError: job: cannot wait for it: {place}\n")
 
 
