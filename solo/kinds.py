@@ -161,9 +161,9 @@ def read_capture(flag: str, text: str) -> "tuple[bool, int]":
         raise UsageError(f"{flag} {text}: not {' or '.join(WHEN)}")
     if not comma:
         return when == WHEN[0], USUAL_CAPTURE
-    count = read_count(f"SIZE of {flag}", number) * SIZES[unit]
+    count = int(number) * SIZES[unit] if number.isascii() and number.isdecimal() else 0
     if not 0 < count <= LARGEST_CAPTURE:
-        raise UsageError(f"SIZE of {flag} must be from 1 to 1G")
+        raise UsageError(f"{flag} {text}: not a size from 1 to 1G (like 64k or 1M)")
     return when == WHEN[0], count
 
 

@@ -50,7 +50,7 @@ solo history --json by-cron >history
 runuser -u www-data -- solo wait by-www
 runuser -u www-data -- solo history by-www | awk 'NR > 1 { print $1, $NF == "" ? "" : $0 ~ / ok / ? "ok" : $0 }' >www-data
 
-sh /var/lib/dpkg/info/solo-run.postrm purge; find /run/solo /var/lib/solo-users -mindepth 1 2>&1 | sort >purged.held
+sh /var/lib/dpkg/info/solo-run.postrm purge; find /run/solo /var/lib/solo-users -mindepth 1 2>/dev/null | sort >purged.held
 echo >go
 wait
 apt-get -qq purge solo-run >purged 2>&1

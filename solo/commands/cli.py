@@ -53,7 +53,10 @@ def read_within(flag: str, text: str) -> "tuple[float | None, float]":
     """Return (None or the seconds after which to warn, those that are critical). Raises
     UsageError.
     """
-    *warn, critical = [read_duration(flag, part) for part in text.split(",")]
+    try:
+        *warn, critical = [read_duration(flag, part) for part in text.split(",")]
+    except UsageError:
+        warn, critical = [], FOREVER
     if len(warn) > 1 or critical == FOREVER or warn and warn[0] > critical:
         raise UsageError(f"{flag} {text}: not CRIT or WARN,CRIT (like 26h or 25h,26h)")
     return warn[0] if warn else None, critical

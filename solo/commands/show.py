@@ -28,6 +28,7 @@ from solo.kernel import close, say
 from solo.options import FILE
 from solo.process.tree import find_roots
 from solo.text.describe import format_duration, format_rough, format_usual
+from solo.text.remedies import quote_path
 from solo.text.rows import DayRow, NameRow, ProcessRow, Row, make_row
 from solo.text.tables import Styles, format_json, format_time, print_rows
 from solo.text.width import print_clean
@@ -241,7 +242,12 @@ def print_name(known: NameRow, place: str) -> None:
             history.find_styles(known.runs),
         )
     if known.output:
-        print_section(["last lines (solo history --captured has all):", *known.output])
+        print_section(
+            [
+                f"last lines (solo history --captured {quote_path(known.name)} has all):",
+                *known.output,
+            ]
+        )
     files = [
         f"{title:<9}{path}"
         for title, path in (("files:", known.path), ("journal:", known.journal))

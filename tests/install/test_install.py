@@ -622,7 +622,7 @@ def test_views_and_usage_errors_are_the_same_with_all_libraries(lab, libraries):
         "",
         "solo: --jsn: no such option (did you mean --json?)\n",
     )
-    assert re.fullmatch("solo: .*--since.* requires an argument\n", results["history --since"][2])
+    assert results["history --since"][2] == "solo: --since needs a value\n"
     assert results["lst"] == (127, "", "solo: lst: command not found (did you mean solo list?)\n")
     assert results["show"] == (125, "", "solo: show: no name given (solo list shows them)\n")
     assert results["list"][1].splitlines()[1].split()[:4] == [
@@ -666,7 +666,7 @@ def test_oldest_python_is_named_alike_everywhere():
         "packaging/pyz.py": f'sys.version_info >= (3, {minor}) or sys.exit("solo: needs Python 3.{minor} or newer")',
         "packaging/install.sh": f"sys.exit(sys.version_info < (3, {minor}))'",
         "packaging/install.py": f"tuple(python.version) < (3, {minor}):",
-        "packaging/debian/control": f"python3 (>= 3.{minor}),",
+        "packaging/debian/control": f"python3 (>= 3.{minor})",
         "pyproject.toml": f'"Programming Language :: Python :: 3.{minor}"',
         "tests/tools/pythons.py": f"int(version[1]) >= {minor}:",
         ".github/workflows/ci.yml": f'python: ["3.{minor}",',

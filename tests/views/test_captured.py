@@ -21,7 +21,7 @@ def read(lab, *words):
 def show(lab):
     """Return the last lines that `solo show` prints."""
     text = lab.run("show", "job").stdout.decode()
-    head, _, rest = text.partition("last lines (solo history --captured has all):\n")
+    head, _, rest = text.partition("last lines (solo history --captured job has all):\n")
     return rest.partition("\n\n")[0].split("\n") if rest else []
 
 
@@ -124,3 +124,12 @@ def test_reader_of_another_user_is_not_asked(common, tmp_path):
         os.setuid(65534)
         os._exit(read_memory("job", token) is not None)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_captured_output_is_text_of_one_run_and_refuses_json_and_limit(lab):
+    lab.run("-n", "job", "true")
+    for words in (("--json",), ("--limit", "1")):
+        result = lab.run("history", "--captured", *words, "job")
+
+        assert result.returncode == 125
+        assert result.stderr == b"solo: history: --captured excludes --json and --limit\n"

@@ -4,13 +4,16 @@ thing to do.
 
 import re
 
-from solo.commands.lookup import Asked
 from solo.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.commands.lookup import Asked  # daemon.py, for an installation, imports nothing
 
 REMEDY = re.compile(r"\(([^()]*)\)$")
 
 
-def run(options: Asked, names: "list[str]") -> int:
+def run(options: "Asked", names: "list[str]") -> int:
     """Print the findings; with --json as {check, state, text}. Return 1 if a check fails. Raises
     UsageError.
     """
