@@ -3,7 +3,6 @@ Plugins: a line with performance data, and an exit status of 0 to 3.
 """
 
 import posix
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,8 +13,10 @@ from solo.history.health import FAILING, LOST, RUNNING, Clock
 from solo.history.names import ForeignName, is_within
 from solo.journal_files import ENDED
 from solo.text.describe import format_duration, format_usual
+from solo.text.events import encode_any
 from solo.text.missing import describe_missing
 from solo.text.remedies import quote_path
+from solo.text.stdout import write_stdout
 from solo.text.width import clean, cut
 
 STATUSES = OK, WARNING, CRITICAL, UNKNOWN = ("OK", "WARNING", "CRITICAL", "UNKNOWN")  # from 0 on
@@ -48,7 +49,8 @@ def run(options: Asked, names: "list[str]") -> int:
 def answer(status: str, text: str, numbers: str = "") -> int:
     """Print the line, and return its status. What follows a | is performance data."""
     text = clean(text).replace("|", "\\x7c")
-    print(f"SOLO {status}: {text}" + f" | {numbers}" * bool(numbers), flush=True)
+    line = f"SOLO {status}: {text}" + f" | {numbers}" * bool(numbers)
+    write_stdout(encode_any(f"{line}\n"))  # at once: nothing is left to flush at exit
     return STATUSES.index(status)
 
 
@@ -64,9 +66,8 @@ def answer_errors(call: "Callable[[], int]") -> int:
         text = str(error) if isinstance(error, (SoloError, OSError)) else repr(error)
     try:
         return answer(UNKNOWN, text)
-    except Exception:
-        sys.stdout = None  # full: nobody may flush it again
-        return STATUSES.index(UNKNOWN)
+    except SoloError:
+        return STATUSES.index(UNKNOWN)  # full or closed
 
 
 def find(options: Asked, names: "list[str]", clock: Clock, limits: Limits) -> "list[Finding]":

@@ -80,7 +80,12 @@ def start(lab, script, *words, **options):
 
 
 def find_readers(pid):
-    return [child for child in find_children(pid) if is_holder(child)]
+    """Return the children of a process that read output; in a container another one holds."""
+    return [
+        child
+        for child in find_children(pid)
+        if is_holder(child) and any("memfd:solo" in path for path in list_open(child))
+    ]
 
 
 def list_kept(lab, name="job"):
