@@ -55,7 +55,9 @@ def test_both_have_what_a_running_command_has_printed(lab, words):
 
 
 def test_both_have_the_output_of_an_orphan(lab):
-    kill(start(lab))
+    process = start(lab)
+    until(lambda: lab.history())  # written just after the start; without it nothing names the run
+    kill(process)
 
     until(lambda: show(lab) == ["so far"])
     assert read(lab, "job") == (0, b"so far\n", b"")
