@@ -97,7 +97,7 @@ def test_name_is_known_as_long_as_it_has_a_journal(lab):
 
 
 def test_unknown_name_error_says_whose_names_were_searched(common):
-    """Run as a user who has no names, neither at home nor where `make install` makes a place."""
+    """Run as a user without names, neither at home nor where `make install` makes a place."""
     user = pwd.getpwuid(1)
     made = f"{USERS_PLACE}/1"
     names = made if os.path.isdir(made) else f"{user.pw_dir}{HOME_PLACE}"
