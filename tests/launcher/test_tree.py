@@ -254,7 +254,9 @@ def test_signal_to_both_from_one_sender_reaches_the_command_once(probed):
         os.kill(probed.pid, signal.SIGUSR1)
         os.kill(probed.lower, signal.SIGUSR1)
         assert read_line(probed) == "10"
-        subprocess.run(["kill", "-WINCH", str(probed.pid)])  # another sender; it comes after both
+        subprocess.run(
+            ["sh", "-c", f"kill -WINCH {probed.pid}"]
+        )  # another sender; it comes after both
         assert read_line(probed) == "28"
     os.kill(probed.pid, signal.SIGTERM)
 

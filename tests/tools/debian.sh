@@ -23,6 +23,7 @@ if [ "${1:-}" = --inside ]; then # in new namespaces; arguments: the root, the l
     mount -t tmpfs -o mode=1777 tmpfs dev/shm
     ln -s pts/ptmx dev/ptmx
     ln -s /proc/self/fd dev/fd
+    for number in 0,stdin 1,stdout 2,stderr; do ln -s "fd/${number%,*}" "dev/${number#*,}"; done
     cp /etc/hosts /etc/resolv.conf etc/
     { echo '[global]'; python3 -m pip config list | sed -n "s/^[^.]*\\.\\(.*\\)='\\(.*\\)'\$/\\1 = \\2/p" | sort -u -t= -k1,1; } >etc/pip.conf
     for path in ${BIND:-} $(sed 's,file://,,g' etc/pip.conf | grep -o ' /[^ ]*'); do
