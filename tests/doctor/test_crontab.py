@@ -621,6 +621,7 @@ def test_a_field_is_refused_as_cronie_refuses_it(tmp_path):
     assert found == expected and {*found.values()} == {True, False}
 
 
+@pytest.mark.root  # the file would have another owner than cron wants
 def test_cronie_skips_the_line_and_debian_the_file(tmp_path, monkeypatch):
     text, file = (
         "61 * * * * root job\n@every_minute root job\n@daily nobody-here job\n@daily root a",
@@ -708,6 +709,7 @@ def test_a_line_that_cron_refuses_fails(monkeypatch, line):
     assert tuple(map(list_found, rows)) == tuple(filter(None.__ne__, REFUSED_BY_CRON[line]))
 
 
+@pytest.mark.root  # other users' lines are judged by root only
 def test_a_column_of_users_is_recognized(folder):
     with_users = examine(
         f"* * * * * root flock -n /run/x job.sh\n@daily {ME} flock -n /run/y job.sh"

@@ -28,6 +28,7 @@ from conftest import (
 )
 
 from solo.commands import doctor
+from solo.commands.lookup import Asked
 from solo.identity import read_origin
 from solo.modes import Claim
 from solo.process.tree import find_children
@@ -124,9 +125,7 @@ def ask_doctor(lab, capsys):
     """
 
     def ask():
-        return doctor.run(
-            doctor.Asked(dir=str(lab.directory)), []
-        ), capsys.readouterr().out.splitlines()
+        return doctor.run(Asked(dir=str(lab.directory)), []), capsys.readouterr().out.splitlines()
 
     return ask
 

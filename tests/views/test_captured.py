@@ -120,7 +120,7 @@ def test_reader_of_another_user_is_not_asked(common, tmp_path):
     [token] = [
         int(file.name.rpartition(".")[2]) for file in (lab.directory / "job").glob(".hold.*")
     ]
-    assert read_memory("job", token) == b"so far\n"
+    until(lambda: read_memory("job", token) == b"so far\n")
     pid = os.fork()
     if pid == 0:
         os.setuid(65534)

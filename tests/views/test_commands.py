@@ -31,6 +31,7 @@ from observed import find_chain
 
 from solo.commands import doctor
 from solo.commands.doctor import checks
+from solo.commands.lookup import Asked
 from solo.contention.evict import Eviction
 from solo.directories import open_base, open_parts
 from solo.identity import read_origin
@@ -837,7 +838,7 @@ def test_doctor_finds_cleaners_relative_dir_and_missing_home(lab, monkeypatch, c
     ).startswith("/tmp/")
 
     monkeypatch.setattr(checks.posix, "geteuid", lambda: 54321)
-    assert doctor.run(doctor.Asked(), []) == 1
+    assert doctor.run(Asked(), []) == 1
     assert capsys.readouterr().out.startswith(
         "fails  cannot find a place for names: uid 54321 has no home directory"
     )
