@@ -99,7 +99,7 @@ def format_options(options: "list[Option] | tuple[Option, ...]") -> str:
 
 def format_line(head: str, text: str, column: int = 0) -> str:
     """Return `head`, and from `column` on `text`, in lines no longer than those of the terminal."""
-    width = min(WIDTH, get_terminal_size().columns)
+    width = min(WIDTH, get_terminal_size().columns or WIDTH)  # 0: unknown, before Python 3.11
     indent = " " * column
     if head and len(head) + 1 >= column:
         return (
