@@ -135,7 +135,14 @@ class Capture(Observer):
             end_child(self.words[READER])
 
     def ended(self, run: "Run") -> None:
-        """Print the output of a failed run, and keep it."""
+        """Print the output of a failed run, and keep it. What fails does not change the status."""
+        try:
+            self.show(run)
+        except (OSError, MemoryError) as error:
+            reason = getattr(error, "strerror", None) or "Cannot allocate memory"
+            say(f"{run.names[0]}: the output is not kept: {reason}")
+
+    def show(self, run: "Run") -> None:
         left, size = fcntl.fcntl(self.source, GET_PIPE_SIZE), 1
         while left > 0 and size > 0:  # not what a daemon writes meanwhile
             size = self.take(left)

@@ -133,7 +133,10 @@ class Notifier(Reporter):
                 close(fd)
             event, begin = make(), monotonic()
             if self.run is not None and self.run.capture is not None and self.run.pid:
-                event.values[CAPTURED] = self.run.capture.copy()
+                try:
+                    event.values[CAPTURED] = self.run.capture.copy()
+                except (OSError, MemoryError):
+                    pass  # the event matters more than its output
             pid = posix.fork()
             if pid == 0:
                 self.execute(event)

@@ -92,7 +92,10 @@ def list_kept(lab, name="job"):
     """Return [(whether it failed, text)] of the kept outputs, oldest first."""
     folder = lab.find_journal(name).parent
     found = sorted(folder.glob(".captured.*"), key=lambda path: int(path.name.split(".")[2]))
-    return [(path.suffix == ".failed", path.read_bytes().decode()) for path in found]
+    try:
+        return [(path.suffix == ".failed", path.read_bytes().decode()) for path in found]
+    except FileNotFoundError:  # a reader has just renamed it
+        return list_kept(lab, name)
 
 
 # --- what is printed and kept --------------------------------------------------------------------
@@ -643,3 +646,13 @@ def test_python_program_can_be_told_not_to_buffer(lab):
         words = ("-n", "job", "--capture", "failed", "--", sys.executable, "-S", "-c", code)
         lab.run(*words, env=environment)
         assert list_kept(lab) == [(True, text)]
+
+
+@pytest.mark.tool("prlimit")
+def test_status_is_the_commands_if_memory_runs_out_at_the_end(lab):
+    words = ("--capture", "failed,100M", "--", "sh", "-c", "head -c 110000000 /dev/zero; exit 3")
+
+    result = lab.run("-n", "job", *words, prefix=("prlimit", "--as=300000000"))
+
+    assert result.returncode == 3
+    assert result.stderr.endswith(b"solo: job: the output is not kept: Cannot allocate memory\n")
