@@ -248,11 +248,13 @@ def test_quiet_skip_mails_nothing_and_succeeds(minute):
 def test_loud_after_mails_and_fails_the_next_skip(minute):
     minute.find_holder("loud", "root")
 
-    [[line]] = minute.find_mails("hold.sh loud")
+    mails = minute.find_mails("hold.sh loud")
 
-    assert line.endswith(", 2 skips since") and sorted(
-        (minute.lab / "loud").read_text().split()
-    ) == ["0", "0", "75"]
+    # Three skip at the same time: the second may count the third, which was faster, too.
+    assert 1 <= len(mails) <= 2 and all(" since" in line for [line] in mails)
+    assert sorted((minute.lab / "loud").read_text().split()) == (
+        ["0"] * (3 - len(mails)) + ["75"] * len(mails)
+    )
 
 
 def test_captured_output_is_mailed_of_a_failure_only(minute):
