@@ -25,7 +25,7 @@ MOST_NAMED, MOST_LETTERS = 3, 200  # of the line: NRPE cuts it after 1024 bytes
 Limits = tuple["float | None", "float | None"]  # seconds from which on to warn, and critical ones
 
 
-class Finding(NamedTuple):
+class Answer(NamedTuple):
     status: str
     text: str
     job: "Job | None" = None
@@ -37,7 +37,7 @@ def run(options: Asked, names: "list[str]") -> int:
     try:
         found = find(options, names, clock, limits)
     except SoloError as error:
-        found = [Finding(UNKNOWN, f"{error}{describe_roots(options, names)}")]
+        found = [Answer(UNKNOWN, f"{error}{describe_roots(options, names)}")]
     found.sort(key=lambda one: WORST_FIRST.index(one.status))
     numbers = [f"{status.lower()}={count(found, status)};;;0" for status in STATUSES]
     job = found[0].job if len(found) == len(names) == 1 else None
@@ -70,24 +70,24 @@ def answer_errors(call: "Callable[[], int]") -> int:
         return STATUSES.index(UNKNOWN)  # full or closed
 
 
-def find(options: Asked, names: "list[str]", clock: Clock, limits: Limits) -> "list[Finding]":
+def find(options: Asked, names: "list[str]", clock: Clock, limits: Limits) -> "list[Answer]":
     """Return what is found about each job, and each name without one; at least one. Raises
     SoloError.
     """
     jobs, refused, _ = find_jobs(options, names, clock)
     found = [judge(job, clock, limits, job.name in names) for job in jobs]
     found += [
-        Finding(UNKNOWN, f"{name}: {error}")
+        Answer(UNKNOWN, f"{name}: {error}")
         for name, error in refused
         if names or not isinstance(error, ForeignName)
     ]
     known = [*[job.name for job in jobs], *[name for name, _ in refused]]
     for name in names:
         if not any(is_within(one, [name]) for one in known):
-            found.append(Finding(UNKNOWN, explain_unknown(name, options)))
+            found.append(Answer(UNKNOWN, explain_unknown(name, options)))
     if not found:
         place = f"no names known: {describe_place(options)}"
-        found.append(Finding(UNKNOWN, place + describe_roots(options, names)))
+        found.append(Answer(UNKNOWN, place + describe_roots(options, names)))
     return found
 
 
@@ -106,7 +106,7 @@ def describe_roots(options: Asked, names: "list[str]") -> str:
     return "; for root's: " + " ".join(["sudo -n solo check", *map(quote_path, names)])
 
 
-def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Finding:
+def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Answer:
     """Return what the health of a job and the age of its last success mean."""
     health, status, text = job.health, OK, ""
     if health.is_bad:
@@ -130,14 +130,14 @@ def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Finding:
             status = CRITICAL if critical or status == CRITICAL else WARNING
     if health.usual is not None:
         text += f", usually {format_usual(health.usual.median, health.usual.range)}"
-    return Finding(status, f"{job.name}: {text}", job)
+    return Answer(status, f"{job.name}: {text}", job)
 
 
-def count(found: "list[Finding]", status: str) -> int:
+def count(found: "list[Answer]", status: str) -> int:
     return sum(one.status == status for one in found)
 
 
-def summarize(found: "list[Finding]") -> str:
+def summarize(found: "list[Answer]") -> str:
     """Return the worst texts, and how many others there are. `found` begins with the worst."""
     bad = [one.text for one in found if one.status != OK]
     if len(found) == 1:

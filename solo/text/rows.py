@@ -214,6 +214,9 @@ class Verdict(NamedTuple):
     status: int  # the exit status, 0 if it runs or waits
 
 
+GOOD, BAD, NOTE = ("ok", "fails", "note")  # states of a finding of doctor
+
+
 class Finding(NamedTuple):
     """A finding about this machine."""
 

@@ -94,7 +94,7 @@ def list_kept(lab, name="job"):
     found = sorted(folder.glob(".captured.*"), key=lambda path: int(path.name.split(".")[2]))
     try:
         return [(path.suffix == ".failed", path.read_bytes().decode()) for path in found]
-    except FileNotFoundError:  # a reader has just renamed it
+    except FileNotFoundError:  # a process of solo is writing it anew
         return list_kept(lab, name)
 
 

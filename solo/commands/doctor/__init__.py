@@ -27,8 +27,8 @@ def run(options: "Asked", names: "list[str]") -> int:
         return jobs.run(options, names)
     if names:
         raise UsageError(f"doctor {names[0]}: a FILE needs --crontab or --unit")
-    from solo.commands.doctor.checks import BAD, examine_machine
-    from solo.text.rows import Finding
+    from solo.commands.doctor.checks import examine_machine
+    from solo.text.rows import BAD, Finding
     from solo.text.tables import format_json
     from solo.text.width import print_clean
 

@@ -41,12 +41,11 @@ from solo.kernel import HOME_PLACE, USERS_PLACE, decode
 from solo.options import FILE
 from solo.process.prctl import load_prctl
 from solo.text.remedies import explain, find_nearest, quote_path
-from solo.text.rows import Finding
+from solo.text.rows import BAD, GOOD, NOTE, Finding
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket
 
 Findings = Iterator[tuple[str, str]]
 SUSPICIOUS = 10  # names made from commands of one program
-GOOD, BAD, NOTE = "ok", "fails", "note"
 REMOTE = (
     "nfs",
     "nfs4",

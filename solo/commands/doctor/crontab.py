@@ -21,12 +21,13 @@ from solo.commands.doctor.cron_rules import (
     refuse_times,
 )
 from solo.commands.doctor.daemon import CRON_PATH
-from solo.commands.doctor.guards import FAILS, NOTE, Advice, examine, normalize
+from solo.commands.doctor.guards import Advice, examine, normalize
 from solo.commands.doctor.place import Place, find_uid
 from solo.commands.doctor.sandbox import Unit
 from solo.commands.doctor.shell_line import Unclear, Unclosed, split_line
 from solo.errors import SoloError
 from solo.kernel import decode, encode, find_home
+from solo.text.rows import BAD, NOTE
 from solo.text.users import find_user
 
 SYSTEM, SYSTEM_DIRECTORY = "/etc/crontab", "/etc/cron.d"
@@ -180,7 +181,7 @@ def parse_crontab(source: Source) -> "Iterator[Line]":
             if not variable[3].strip() and source.cron == DEBIAN:
                 text = f"cron refuses {variable[2]}= without a value{IGNORES[DEBIAN]}"
                 text += f' (write {variable[2]}="")'
-                lines.append(make_unread(source.file, number, text, FAILS))
+                lines.append(make_unread(source.file, number, text, BAD))
             if variable[2] in READ:
                 variables = {**variables, variable[2]: variable[3].strip().strip("\"'")}
         elif entry:
@@ -191,12 +192,10 @@ def parse_crontab(source: Source) -> "Iterator[Line]":
             # Its grammar of variables is not read here.
             refusal = refuse_times(text, source.cron) if source.cron and "=" not in text else ""
             lines.append(
-                make_unread(source.file, number, refusal or UNREAD, FAILS if refusal else NOTE)
+                make_unread(source.file, number, refusal or UNREAD, BAD if refusal else NOTE)
             )
     if lines and not any(line.command for line in lines):
-        lines = [
-            make_unread(source.file, lines[0].number, "no line there looks like cron's", FAILS)
-        ]
+        lines = [make_unread(source.file, lines[0].number, "no line there looks like cron's", BAD)]
     yield from lines
     in_directory = os.path.dirname(source.file) == SYSTEM_DIRECTORY
     refusal = ""
@@ -204,7 +203,7 @@ def parse_crontab(source: Source) -> "Iterator[Line]":
         refusal = refuse_file(source.file, in_directory, source.cron)
         refusal = refusal and f"cron ignores this file: {refusal}"
     if refusal := refusal or refuse_text(source.text, source.cron):
-        advice = Advice().add(FAILS, "file", refusal)
+        advice = Advice().add(BAD, "file", refusal)
         yield Line(source.file, source.text.count("\n") + 1, advice=advice)
 
 
@@ -212,19 +211,17 @@ def check_entry(source: Source, line: Line, entry: "re.Match[str]") -> Line:
     """Return an entry with the reason why cron refuses it, if it does."""
     cron = source.cron
     if refusal := refuse_times(entry[1], cron):
-        return line._replace(advice=line.advice.add(FAILS, "time", refusal))
+        return line._replace(advice=line.advice.add(BAD, "time", refusal))
     if cron == DEBIAN and len(encode(line.command + line.tail)) > LONGEST:
         text = f"cron refuses a command of more than {LONGEST} bytes and ignores the whole file"
-        return line._replace(advice=line.advice.add(FAILS, "time", text))
+        return line._replace(advice=line.advice.add(BAD, "time", text))
     if cron in IGNORES and source.has_user and (not line.command or find_uid(line.user) is None):
         who = (
             f"this machine has no user {line.user}"
             if line.command
             else "there is no command after a user"
         )
-        return line._replace(
-            advice=Advice().add(FAILS, "user", f"{who}, so cron{IGNORES[cron][4:]}")
-        )
+        return line._replace(advice=Advice().add(BAD, "user", f"{who}, so cron{IGNORES[cron][4:]}"))
     return line
 
 
@@ -260,13 +257,11 @@ def parse_entry(
         command, variables.get("SHELL", "/bin/sh"), "" if uid is None else find_home(uid)
     )
     if whole.endswith("\r"):
-        advice = advice._replace(edit=None).add(FAILS, "cr", CR)
+        advice = advice._replace(edit=None).add(BAD, "cr", CR)
     elif tail and (re.search(r"""\+["']?$""", command) or is_unclosed(command)):
-        advice = advice._replace(edit=None).add(FAILS, "percent", PERCENT)
+        advice = advice._replace(edit=None).add(BAD, "percent", PERCENT)
     if is_user:
-        advice = advice._replace(edit=None).add(
-            FAILS, "user", AS_COMMAND.format(command.split()[0])
-        )
+        advice = advice._replace(edit=None).add(BAD, "user", AS_COMMAND.format(command.split()[0]))
     if advice.tool and "$" in (path := variables.get("PATH", "")):
         advice = advice.add(
             NOTE, "path", f"cron does not expand PATH={path}: it searches a directory of that name"

@@ -12,9 +12,8 @@ from solo.commands.doctor.lock_tools import CHRONIC, MENTION, SAFE, Guard, find_
 from solo.commands.doctor.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
 from solo.text.hints import find_earlier_spellings
-from solo.text.rows import Finding
+from solo.text.rows import BAD, NOTE, Finding
 
-FAILS, NOTE = "fails", "note"
 NEW_EACH_RUN = re.compile(
     r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]"
 )
@@ -218,15 +217,15 @@ def advise(advice: Advice, guard: Guard, home: str) -> Advice:
     advice = advice._replace(lock=path or guard.lock and guard.lock.known)
     if CLEANED.match(path or typed):
         advice = advice.add(
-            FAILS, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it"
+            BAD, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it"
         )
     if NEW_EACH_RUN.search(typed):
         advice = advice.add(
-            FAILS, "changing", f"{typed} is a new lock file in each run, so no run excludes another"
+            BAD, "changing", f"{typed} is a new lock file in each run, so no run excludes another"
         )
     if guard.is_lost:
         advice = advice.add(
-            FAILS, "overlap", f"if {guard.tool} is killed, the next run starts beside the command"
+            BAD, "overlap", f"if {guard.tool} is killed, the next run starts beside the command"
         )
     if not name:
         return advice._replace(
@@ -292,7 +291,7 @@ def examine_solo(advice: Advice, commands: "list[Command]", at: int, words: "lis
     except UsageError as error:
         is_certain = all(word.text is not None for word in words[1:])
         return (
-            advice.add(FAILS, "usage", f"solo refuses this line: {error}") if is_certain else advice
+            advice.add(BAD, "usage", f"solo refuses this line: {error}") if is_certain else advice
         )
     if subcommand is not None or not rest:
         return advice._replace(runs=subcommand == "hold")
@@ -302,14 +301,12 @@ def examine_solo(advice: Advice, commands: "list[Command]", at: int, words: "lis
     changing = [word.raw for word in words[first:] if CHANGES.search(word.raw)]
     if changing and "name" not in options:
         advice = advice.add(
-            FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)"
+            BAD, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)"
         )
     for _, path in Advice(options=options).lock_files:
         if CLEANED.match(path):
             advice = advice.add(
-                FAILS,
-                "tmp",
-                f"{path}: any user can lock a file there first, and cleaners remove it",
+                BAD, "tmp", f"{path}: any user can lock a file there first, and cleaners remove it"
             )
     if not all(word.text is not None for word in words[1:first]):
         return advice

@@ -16,7 +16,7 @@ from solo.argv import read_variables
 from solo.command import find_command
 from solo.commands.doctor.crontab import Line, find_crontabs, parse_crontab, read_all
 from solo.commands.doctor.daemon import CRON_PATH, UNIT_PATH
-from solo.commands.doctor.guards import FAILS, NOTE, make_name
+from solo.commands.doctor.guards import make_name
 from solo.commands.doctor.lock_tools import SAFE
 from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo, find_uid
 from solo.commands.doctor.unit_files import read_services
@@ -33,7 +33,7 @@ from solo.kernel import encode
 from solo.plan import Plan
 from solo.process import limits
 from solo.text.describe import format_duration, format_rough
-from solo.text.rows import Finding, LineRow
+from solo.text.rows import BAD, NOTE, Finding, LineRow
 from solo.text.tables import format_json
 from solo.text.width import print_clean
 
@@ -83,13 +83,13 @@ def run(options: Asked, names: "list[str]") -> int:
             if row.use is not None:
                 print_clean(f"use    {row.use}")
         print_clean(summarize(sum(bool(line.command) for line in lines), rows))
-    return int(any(row.state == FAILS for row in rows))
+    return int(any(row.state == BAD for row in rows))
 
 
 def summarize(count: int, rows: "list[LineRow]") -> str:
     if not count:
         return "no command found"
-    wrong = sum(row.state == FAILS for row in rows)
+    wrong = sum(row.state == BAD for row in rows)
     unread = sum(row.findings[0].check in ("unread", "unclear", "wrapper") for row in rows)
     read = f"{count} command{'s' * (count != 1)}"
     text = f"{wrong} of {read} to change" if wrong else f"nothing wrong in {read}"
@@ -129,7 +129,7 @@ def describe(lines: "list[Line]", others: "Iterable[Line]" = ()) -> "Iterator[Li
                         NOTE, "none", f"no line to use: {reason or 'it has control characters'}"
                     )
                 )
-        findings.sort(key=lambda finding: finding.state != FAILS)
+        findings.sort(key=lambda finding: finding.state != BAD)
         state = findings[0].state if findings else NOTE
         guard = advice.tool, advice.call, advice.lock
         yield LineRow(line.file, line.number, state, *guard, findings, use)
@@ -310,13 +310,13 @@ def judge(line: Line) -> "Iterator[Finding]":
         and "%" not in advice.solo
         and os.geteuid() == 0
     ):
-        yield Finding(FAILS, "path", f"{advice.solo} is not there (solo is {ours})")
+        yield Finding(BAD, "path", f"{advice.solo} is not there (solo is {ours})")
     elif "/" not in advice.solo and advice.is_bare and place.solo != "solo" and line.unit is None:
         text = f"cron does not find solo in the PATH of this line (write {ours})"
         other = f"cron finds another solo in the PATH of this line: {place.other} (this is {ours})"
-        yield Finding(NOTE, "path", other) if place.other else Finding(FAILS, "path", text)
+        yield Finding(NOTE, "path", other) if place.other else Finding(BAD, "path", text)
     if advice.runs and place.problem and not line.is_set_apart:
-        yield Finding(FAILS, "place", place.problem)
+        yield Finding(BAD, "place", place.problem)
 
 
 def check_plan(line: Line) -> "Iterator[Finding]":
@@ -333,7 +333,7 @@ def check_plan(line: Line) -> "Iterator[Finding]":
         if plan.is_remote:
             acquire.check_plan(plan)
     except SoloError as error:
-        yield Finding(FAILS, "usage", f"solo refuses this line: {error}")
+        yield Finding(BAD, "usage", f"solo refuses this line: {error}")
 
 
 def check_program(line: Line) -> "Iterator[Finding]":

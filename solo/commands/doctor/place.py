@@ -12,10 +12,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from solo import directories
-from solo.commands.doctor.checks import BAD, check_directory
+from solo.commands.doctor.checks import check_directory
 from solo.commands.doctor.lock_tools import SAFE
 from solo.errors import SoloError
 from solo.text import remedies  # noqa: F401 - before the child, which may not be able to read it
+from solo.text.rows import BAD
 
 
 class Place(NamedTuple):

@@ -7,12 +7,13 @@ from itertools import compress
 from typing import NamedTuple
 
 from solo.commands.doctor.crontab import Line, Source, find_asked, make_unread, read_all
-from solo.commands.doctor.guards import FAILS, NOTE, Advice, examine
+from solo.commands.doctor.guards import Advice, examine
 from solo.commands.doctor.lock_tools import MENTION
 from solo.commands.doctor.place import find_uid
 from solo.commands.doctor.sandbox import BOUND, MADE, Unit, check_unit, expand
 from solo.commands.doctor.shell_line import Unclear, split_line
 from solo.commands.doctor.unit_files import SERVICE, find_file, find_folders
+from solo.text.rows import BAD, NOTE
 from solo.text.users import find_user
 
 PREFIX = re.compile(r"([-:+!|]*)([^-:+!|@\s].*)")
@@ -70,7 +71,7 @@ def parse_unit(sources: "list[Source]") -> "Iterator[Line]":
         text = f"only its drop-ins are read: this machine has no {os.path.basename(own.file)}"
         yield make_unread(drop_ins[0].file, 1, text)
     elif own.text.strip() and not any(map(HEADER.fullmatch, own.text.split("\n"))):
-        yield make_unread(own.file, 1, "no line there looks like a unit's", FAILS)
+        yield make_unread(own.file, 1, "no line there looks like a unit's", BAD)
     settings = merge([one for source in sources for one in read_settings(source)])
     values = {key: " ".join(one.value for one in found) for key, found in settings.items()}
     conditions = {one: examine(one.value, "").lock for one in settings.get("ExecCondition", ())}
@@ -87,7 +88,7 @@ def parse_unit(sources: "list[Source]") -> "Iterator[Line]":
                 one is not settings[one.key][0] and values.get("Type", "simple") != "oneshot"
             )
             yield (
-                line._replace(advice=line.advice.add(FAILS, "unit", SECOND)) if is_refused else line
+                line._replace(advice=line.advice.add(BAD, "unit", SECOND)) if is_refused else line
             )
         elif one.key.startswith("Exec") and MENTION.search(one.value):
             if conditions.get(one) in kept:
@@ -145,7 +146,7 @@ def make_line(
     advice = examine(command, "/bin/sh" if user == "root" else "")
     if advice.tool and has_signs(command):
         advice = advice._replace(tool="shell", findings=(), edit=None, reason="").add(
-            FAILS, "shell", NO_SHELL
+            BAD, "shell", NO_SHELL
         )
     variables = {
         name: value
