@@ -258,20 +258,21 @@ def handler_that_returns_goes_on():
     yield posix.read(reader, 1), heard == [int(SIGUSR1)], wait(pid)
 
 
+def start_inner(writer, go, say):
+    """Start a child that writes, once nobody has `say`, whether this process is its parent."""
+    me = posix.getpid()
+
+    def inner():
+        posix.close(say)
+        posix.read(go, 1)
+        posix.write(writer, b"same" if posix.getppid() == me else b"other")
+
+    run_child(inner)
+
+
 def orphan_gets_another_parent():
     (reader, writer), (go, say) = pipe(), pipe()
-
-    def outer():
-        me = posix.getpid()
-
-        def inner():
-            posix.close(say)
-            posix.read(go, 1)
-            posix.write(writer, b"same" if posix.getppid() == me else b"other")
-
-        run_child(inner)
-
-    yield wait(run_child(outer))
+    yield wait(run_child(lambda: start_inner(writer, go, say)))
     posix.close(say)
     yield posix.read(reader, 9)
 
@@ -311,14 +312,7 @@ def subreaper_adopts_the_living_and_the_dead():
     (reader, writer), (go, say) = pipe(), pipe()
 
     def outer():
-        me = posix.getpid()
-
-        def inner():
-            posix.close(say)
-            posix.read(go, 1)
-            posix.write(writer, b"same" if posix.getppid() == me else b"adopted")
-
-        run_child(inner)
+        start_inner(writer, go, say)
         ended = run_child(lambda: 4)
         _signal.sigwaitinfo({SIGCHLD})
         return look_for_end(ended) != (True, 4)
