@@ -95,7 +95,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "tool(name): skip and name the tool if it is not installed")
     config.addinivalue_line("markers", "root: needs to be root")
     config.addinivalue_line(
-        "markers", "host: needs the first pid namespace; in others each run has a holder"
+        "markers",
+        "host: needs the first pid namespace; in others each run has a holder, and gone pids are 0",
     )
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
     for marker, meaning in loops.MARKERS.items():

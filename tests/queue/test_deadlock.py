@@ -11,7 +11,7 @@ import signal
 
 import pytest
 from conftest import NOBODY, finish, is_blocked, kill, read_line, until
-from observed import INNER
+from observed import INNER, find_chain
 
 from solo.identity import read_stat
 
@@ -124,6 +124,8 @@ def test_circle_through_a_container_is_refused(lab):
     nested = f"echo; {NESTED.format(wait='-w forever', wanted='db')}"
     inside = lab.start("-n", "da", "--", "sh", "-c", nested, prefix=INNER)
     read_line(inside)
+    if os.readlink(f"/proc/{find_chain(inside)[-1]}/cwd") != os.getcwd():
+        pytest.skip("needs paths that are the same in a container: they are not in a chroot")
     outside = start(lab, "db", "da")
     go(inside, lab, "db")
 
