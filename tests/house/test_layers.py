@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 
 import pytest
 import weight
@@ -65,9 +66,17 @@ def list_own(path):
     ]
 
 
-IMPORTS = {name: list_own(path) for name, path in MODULES.items() if name}
-RUN = {name: [own for own, place in imports if place != TYPES] for name, imports in IMPORTS.items()}
-HOT = {name for name in IMPORTS if (ROOT / "solo" / f"{name}.py").exists()}
+@cache
+def list_imports():
+    """Return the imports of each module at run time."""
+    return {
+        name: [own for own, place in list_own(path) if place != TYPES]
+        for name, path in MODULES.items()
+        if name
+    }
+
+
+HOT = {path.stem for path in (ROOT / "solo").glob("*.py")} - {"__init__"}
 
 
 def find_cycle(imports):
@@ -96,7 +105,7 @@ def test_file_imports_only_files_and_cheap_modules_of_python_at_its_top(name):
 
 
 def test_imports_make_no_cycle():
-    assert find_cycle(RUN) == []
+    assert find_cycle(list_imports()) == []
 
 
 def test_each_file_of_a_run_has_the_test_file_of_its_name():
@@ -136,7 +145,7 @@ def late():
 
 def list_users(*wanted):
     return {
-        name for name, imports in RUN.items() for own in imports if own.startswith(wanted)
+        name for name, imports in list_imports().items() for own in imports if own.startswith(wanted)
     } - HOT
 
 
