@@ -422,6 +422,7 @@ def put_stubborn(machine):
     write_program(machine.bin / "deploy.sh", "#!/bin/sh\nsetsid ./stubborn.sh &\nexec sleep 600\n")
 
 
+@pytest.mark.full
 @pytest.mark.tool("setsid")
 def test_stubborn_descendant_is_dead_before_the_runner_kills_solo(new):
     """Run both recipes at once, because each of them needs its whole grace."""
@@ -495,6 +496,7 @@ def remove_solo(machine, *programs):
 INSTALLERS = ("bash", "env", "python3", "mkdir", "cp", "chmod")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("source", ["beside", "around"])
 def test_action_installs_a_missing_solo_for_this_step_and_later_ones(new, source):
     """From solo.pyz beside it, as in a copy of the folder, or from the source around it, as the

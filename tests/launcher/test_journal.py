@@ -365,6 +365,7 @@ journal.append(journal.make_place(sys.argv[1], "job"), line)
 """
 
 
+@pytest.mark.full
 def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab):
     """A process only appends a line. After each kill the totals have counted nothing twice and lost
     nothing.
@@ -437,6 +438,7 @@ def rotate(folder):
         os.close(place.fd)
 
 
+@pytest.mark.full
 def test_job_of_each_minute_keeps_a_month_of_its_figures(lab):
     """A line a day, in the two files that it had before; they say when the job no longer starts."""
     last = fill_month(lab)

@@ -750,13 +750,14 @@ def test_timeout_and_full_queue_count_as_skips(lab):
 # --- all policies---------------------------------------------------------------------------------
 
 
-POLICIES = [("--replace -k 1 -n job true", 0), ("--latest -w 0.1 -n job true", 75)]
 POLICIES = [
     ("stop --waiting job", 0),
-    *(pytest.param(*row, marks=pytest.mark.full) for row in POLICIES),
+    ("--replace -k 1 -n job true", 0),
+    ("--latest -w 0.1 -n job true", 75),
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("line, status", POLICIES)
 def test_policies_and_stop_see_more_waiters_than_descriptors(lab, line, status):
     lab.hold("job")

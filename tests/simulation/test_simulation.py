@@ -51,7 +51,9 @@ def test_program_sees_the_same_on_both_kernels(program, simulated, tmp_path):
     assert programs.run_real(program, tmp_path) == repr(simulated[program.__name__])
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.full) for part in (1, 2))]
+)
 def test_random_schedules_keep_the_promises(part):
     status, output = simulate("--seed", 1 + part * RUNS // 3, "--runs", RUNS // 3)
 
@@ -138,7 +140,9 @@ def test_harmless_fault_breaks_no_promise(fault):
     assert status == 0, output
 
 
-@pytest.mark.parametrize("engine, hours", [("s3", 2), ("etcd", 1)])
+@pytest.mark.parametrize(
+    "engine, hours", [pytest.param("s3", 2, marks=pytest.mark.full), ("etcd", 1)]
+)
 def test_leases_keep_the_promises_in_virtual_time(engine, hours):
     status, output = simulate("--engine", engine, "--hours", hours, module="simulation.leases")
 
@@ -167,6 +171,7 @@ def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
     assert (ended, "not renewed" in output) == (status, bool(status)), output
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("waiters", leases.CROWDED)
 def test_name_is_idle_before_a_crowd_only_with_a_fault(waiters):
     fault = leases.CROWDED[waiters].name

@@ -492,6 +492,7 @@ FOLLOWING = {
 }
 
 
+@pytest.mark.full
 def test_month_of_ten_jobs(berlin):
     """Each thing that broke is said in time, and stays; the only false alarms are of runs longer
     than ever before.
