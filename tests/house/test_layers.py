@@ -145,7 +145,10 @@ def late():
 
 def list_users(*wanted):
     return {
-        name for name, imports in list_imports().items() for own in imports if own.startswith(wanted)
+        name
+        for name, imports in list_imports().items()
+        for own in imports
+        if own.startswith(wanted)
     } - HOT
 
 
