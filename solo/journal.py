@@ -139,6 +139,8 @@ class Journal(Observer):
             common += b" kept=1"
         if record.is_generated:
             common += b" generated=1"
+        if record.is_captured:
+            common += b" captured=1"
         if len(record.shown_names) > 1:  # the journal of each name has them all, up to a limit
             names = quote_words(map(encode, record.shown_names), FIELD_LIMIT).split(b" ")
             common += b"".join([b" name=" + name for name in names])

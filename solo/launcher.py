@@ -95,11 +95,6 @@ class Run:
             self.own_observers.append(Verbose())
         if not plan.is_socket:
             self.own_observers.append(Journal(self.record, plan.dir, self.print_verbose))
-        if plan.capture is not None:
-            from solo.process.capture import Capture
-
-            self.capture = Capture(self, *plan.capture)
-            self.own_observers.append(self.capture)
         self.local_holds: dict[str, Ticket] = {}
         self.pid: int | None = None
         self.outcome: int | None = None
@@ -116,12 +111,23 @@ class Run:
             (say if self.pid is None else say_promptly)(text)
 
     def divide(self) -> None:
-        """With --tree go on in the lower one of two processes. Raises SoloError, UsageError."""
-        if self.plan.tree:
-            from solo.process.pair import go_on_below
+        """Make the pipe of --capture. With --tree go on in the lower one of two processes. Raises
+        SoloError, UsageError.
+        """
+        try:
+            if self.plan.capture is not None:
+                from solo.process.capture import Capture
 
-            self.pair = go_on_below(self)
-            self.own_observers.append(self.pair)
+                self.capture = Capture(self, *self.plan.capture)
+                self.own_observers.append(self.capture)
+                self.record.is_captured = True
+            if self.plan.tree:
+                from solo.process.pair import go_on_below
+
+                self.pair = go_on_below(self)
+                self.own_observers.append(self.pair)
+        except OSError as error:
+            raise SoloError(f"{self.names[0]}: cannot prepare the run: {error.strerror}") from None
 
     def prepare(self) -> None:
         """Make all that can fail before a name is wanted. Raises SoloError, UsageError."""
@@ -293,6 +299,8 @@ class Run:
         acquire.release_all(self.holds)
         for observer in (*self.own_observers, *self.observers):
             observer.ended(self)
+        if self.capture is not None:
+            self.capture.show(self)
         if is_new:
             try:
                 from solo.commands.clean import prune_generated_names

@@ -34,7 +34,8 @@ class Record:
 
     `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the
     command started. `claim` is the claim on this name, one of those needed for all of `names`; solo
-    made these from the command if `is_generated`. `slot` lists its slots as (first, last). `tree`
+    made these from the command if `is_generated`. `is_captured`: it runs with --capture, which only
+    the journal says. `slot` lists its slots as (first, last). `tree`
     is None, or with --tree the seconds between SIGTERM and SIGKILL for descendants. `since` is when
     the ticket was made and, once `child` is known, when the command started, in seconds since the
     epoch; `uptime` is the same on the boot clock, or None. `via` is the engine that keeps the lock
@@ -54,7 +55,7 @@ class Record:
     child: "Process | None" = None
     via = note = ""
     keep: "Process | None" = None
-    is_timed = is_guarded = is_generated = False
+    is_timed = is_guarded = is_generated = is_captured = False
     descriptor: "Descriptor | None" = None
     retained: "list[int] | None" = None
     outer: "Process | None" = None

@@ -6,7 +6,7 @@ Every reader of this user is asked, whatever a record says: no other user's proc
 import os
 
 from solo.commands.lookup import open_existing
-from solo.history.captured import join, list_kept, read_names
+from solo.history.captured import NEW, join, list_kept, read_names
 from solo.journal_files import open_place
 from solo.kernel import SAFELY, close, is_regular
 from solo.process.tree import is_holder
@@ -20,7 +20,7 @@ LINES = 10  # shown
 
 def list_last_lines(directory: "str | None", name: str, runs: "list[RunRow]") -> "list[str]":
     """Return the last lines of the last run, if it goes on or has failed. Raises SoloError."""
-    last = [run for run in runs if run.token is not None][-1:]
+    last = sorted([run for run in runs if run.token is not None], key=find_end)[-1:]
     output = find_last(directory, name, last) if last and last[0].outcome != OK else None
     return clean_lines(output).rstrip("\n").split("\n")[-LINES:] if output else []
 
@@ -31,12 +31,12 @@ def find_last(directory: "str | None", name: str, runs: "list[RunRow]") -> "byte
     if place is None:
         return None
     try:
-        files = {token: file for token, _, file in list_kept(place)}
-        for run in reversed(runs):
+        files = {token: file for _, token, file in list_kept(place) if not file.endswith(NEW)}
+        for run in sorted(runs, key=find_end, reverse=True):
             if run.token in files:
                 file = files[run.token]
                 return read_whole(os.open(file, os.O_RDONLY | SAFELY, dir_fd=place.fd))
-            if run.token and run.outcome in (RUNNING, ORPHANED):
+            if run.captured and run.token and run.outcome in (RUNNING, ORPHANED):
                 output = read_memory(name, run.token)
                 if output is not None:
                     return output
@@ -45,6 +45,11 @@ def find_last(directory: "str | None", name: str, runs: "list[RunRow]") -> "byte
     finally:
         close(place.fd)
     return None
+
+
+def find_end(run: RunRow) -> float:
+    """Return when a run ended, else when it began: shared ones end in another order."""
+    return run.end or run.time
 
 
 def read_memory(name: str, token: int) -> "bytes | None":

@@ -230,6 +230,7 @@ def make_row(name: str, one: Run, state: "str | None") -> RunRow:
         host=one.host,
         command=[decode(word) for word in one.command],
         note=one.note or None,
+        captured=one.is_captured,
     )
 
 

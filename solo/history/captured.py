@@ -1,10 +1,12 @@
 """The output of a run: in memory while the run goes on, then in a file beside its journal.
 
-Of each name stay the last file and that of the last failed run, by the tokens of their runs.
+Of each name stay the last file and that of the last failed run, by the ends of their runs, which
+are the times of the files. Tokens tell no order: those of an engine and of files differ.
 """
 
 import os
 import re
+from time import time_ns
 
 from solo.directories import Directory
 from solo.journal_files import make_place
@@ -14,13 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mmap import mmap
 
-FILE = re.compile(r"\.captured\.(\d{1,19})(\.failed)?")
+FILE = re.compile(r"\.captured\.(\d{1,19})(\.failed)?(\.new)?")
+NEW = ".new"  # while it is written
 MODE = 0o600
 # The words at the begin of the memory: bytes of output so far, and after the read that goes on; how
 # many of them are in the kept file; whether the run succeeded, 0 until then; the pid of the reader;
-# the most bytes shown.
-COUNT, TARGET, KEPT, SUCCESS, READER, LIMIT = range(6)
+# the most bytes shown; when the run ended, in ns since the epoch, 0 until then.
+COUNT, TARGET, KEPT, SUCCESS, READER, LIMIT, END = range(7)
 NAMES = 64  # bytes, where lines of `TOKEN NAME` begin, after an empty one
+HEAD = 1 << 13  # bytes, where the text begins that is printed before the output; "": print nothing
 OUTPUT = 1 << 14  # bytes, where the output begins
 LARGEST_READ = 1 << 16  # bytes
 SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
@@ -75,12 +79,12 @@ def format_names(tokens: "list[tuple[int, str]]") -> bytes:
     fit.
     """
     lines = b"".join([b"\n%d %b" % (token, encode(name)) for token, name in tokens]) + b"\n"
-    return lines[: lines.rindex(b"\n", 0, OUTPUT - NAMES) + 1]
+    return lines[: lines.rindex(b"\n", 0, HEAD - NAMES) + 1]
 
 
 def read_names(memory: "mmap | bytes") -> "list[tuple[int, str]]":
     """Return [(token, name)] of the run."""
-    pairs = [line.split(b" ", 1) for line in memory[NAMES:OUTPUT].split(b"\n")[1:-1]]
+    pairs = [line.split(b" ", 1) for line in memory[NAMES:HEAD].split(b"\n")[1:-1]]
     return [(int(token), decode(name)) for token, name in pairs]
 
 
@@ -88,24 +92,28 @@ def store(directory: "str | None", memory: "mmap") -> None:
     """Write the output to a file for each name of the run. Raises OSError, SoloError."""
     words = memoryview(memory)[:NAMES].cast("Q")
     count, is_failure, text = words[COUNT], not words[SUCCESS], join(memory)
+    end = words[END] or time_ns()
     for token, name in read_names(memory):
         place = make_place(directory, name)
         try:
-            write(place, f".captured.{token}{'.failed' * is_failure}", text)
+            write(place, f".captured.{token}{'.failed' * is_failure}", text, end)
             prune(place)
         finally:
             close(place.fd)
     words[KEPT] = count
 
 
-def write(place: Directory, file: str, text: bytes) -> None:
-    """Write a whole file, or none. Raises OSError."""
-    remove(place, file)
-    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY, MODE, dir_fd=place.fd)
+def write(place: Directory, file: str, text: bytes, end: int) -> None:
+    """Write a whole file, with the time `end`, or none. Raises OSError."""
+    new = file + NEW
+    remove(place, new)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY, MODE, dir_fd=place.fd)
     try:
         write_whole(fd, text, 0)
+        os.utime(fd, ns=(end, end))
+        os.rename(new, file, src_dir_fd=place.fd, dst_dir_fd=place.fd)
     except OSError:
-        remove(place, file)
+        remove(place, new)
         raise
     finally:
         close(fd)
@@ -118,16 +126,28 @@ def remove(place: Directory, file: str) -> None:
         pass
 
 
-def list_kept(place: Directory) -> "list[tuple[int, bool, str]]":
-    """Return (token, whether the run failed, file) of each kept output, in order."""
-    found = filter(None, map(FILE.fullmatch, list_directory(place.fd)))
-    return sorted((int(one[1]), one[2] is not None, one[0]) for one in found)
+def list_kept(place: Directory) -> "list[tuple[int, int, str]]":
+    """Return (end, token, file) of each output, in order. One that ended in the future is the
+    oldest: the clock was ahead.
+    """
+    found, now = [], time_ns()
+    for match in filter(None, map(FILE.fullmatch, list_directory(place.fd))):
+        try:
+            end = os.stat(match[0], dir_fd=place.fd, follow_symlinks=False).st_mtime_ns
+        except FileNotFoundError:
+            continue  # another run has replaced it just now
+        found.append((end if end <= now else 0, int(match[1]), match[0]))
+    return sorted(found)
 
 
 def prune(place: Directory) -> None:
-    """Remove all but the last output and that of the last failed run. Raises OSError."""
-    found = list_kept(place)
-    failed = [one for one in found if one[1]]
-    for one in found:
-        if one not in (found[-1], *failed[-1:]):
-            remove(place, one[2])
+    """Remove all but the last output, that of the last failed run, and what is being written.
+    Raises OSError.
+    """
+    files = [file for _, _, file in list_kept(place)]
+    while files and files[-1].endswith(NEW):
+        files.pop()
+    failed = [file for file in files if file.endswith(".failed")]
+    for file in files[:-1]:
+        if file not in failed[-1:]:
+            remove(place, file)

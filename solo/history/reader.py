@@ -82,6 +82,7 @@ READERS.update(
         b"lost": ("is_lost", b"1".__eq__),
         b"kept": ("is_kept", lambda value: True),
         b"generated": ("is_generated", lambda value: True),
+        b"captured": ("is_captured", lambda value: True),
     }
 )
 # The events, and which fields each cannot lack.
@@ -133,6 +134,7 @@ class Run(NamedTuple):
     is_lost: bool = False
     is_kept: bool = False  # by solo hold
     is_generated: bool = False
+    is_captured: bool = False
     start: "float | None" = None
     waited: "float | None" = None
     ran: "float | None" = None

@@ -6,6 +6,10 @@ loses nothing. Without its reader the launcher forks another one, and the comman
 SIGPIPE; without its launcher the reader keeps the file. A daemon that the command left behind keeps
 only the reader.
 
+At the end of the command the pipe is drained, so that the other observers have the whole output;
+only then is it printed, as nobody may read stderr. With --tree the upper process prints, the last
+of both to end; the lower one only if the upper one was killed.
+
 A read first clears where it reads to and notes how far it may get: so it is known what it has read
 if its process was killed meanwhile, but for zero bytes at the end.
 """
@@ -14,12 +18,25 @@ import _signal
 import fcntl
 import posix
 import select
-from _signal import SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK
+from _signal import SIG_BLOCK, SIG_IGN, SIG_UNBLOCK, SIGCONT
 from mmap import mmap
+from time import time_ns
 
 from solo.errors import SoloError
 from solo.history import captured, usual
-from solo.history.captured import COUNT, KEPT, LARGEST_READ, LIMIT, NAMES, READER, SUCCESS, TARGET
+from solo.history.captured import (
+    COUNT,
+    END,
+    HEAD,
+    KEPT,
+    LARGEST_READ,
+    LIMIT,
+    NAMES,
+    OUTPUT,
+    READER,
+    SUCCESS,
+    TARGET,
+)
 from solo.journal import Observer
 from solo.kernel import ENDING, close, end_child, escape, is_gone, say, write_whole
 from solo.process.holder import fork_holder
@@ -36,7 +53,7 @@ GET_PIPE_SIZE = 1032  # of fcntl(2); Python 3.9 lacks its name
 
 
 class Capture(Observer):
-    """The output of a run: prints and keeps it once the run has ended."""
+    """The output of a run. Raises OSError."""
 
     def __init__(self, run: "Run", is_printed: bool, limit: int) -> None:
         self.run: Run = run
@@ -60,10 +77,12 @@ class Capture(Observer):
             say(f"{run.names[0]}: --capture gives the command a pipe instead of the terminal")
         if not run.plan.is_socket:
             tokens = [(run.named[name].number, name) for name in run.record.shown_names]
-            names = captured.format_names(tokens)
-            self.view[NAMES : NAMES + len(names)] = names
+            self.fill(NAMES, HEAD, captured.format_names(tokens))
         close(self.sink)
         self.fork()
+
+    def fill(self, start: int, end: int, text: bytes) -> None:
+        self.view[start:end] = text[: end - start].ljust(end - start, b"\0")
 
     def fork(self) -> None:
         self.words[READER] = fork_holder(self.read, [self.source, self.pulse, self.file])
@@ -135,40 +154,58 @@ class Capture(Observer):
             end_child(self.words[READER])
 
     def ended(self, run: "Run") -> None:
-        """Print the output of a failed run, and keep it. What fails does not change the status."""
+        """Read what is left, and note what `show` prints: nothing if this fails."""
         try:
-            self.show(run)
-        except (OSError, MemoryError) as error:
-            reason = getattr(error, "strerror", None) or "Cannot allocate memory"
-            say(f"{run.names[0]}: the output is not kept: {reason}")
+            self.drain()
+            self.words[END] = time_ns()
+            outcome = name_run(run)
+            self.words[SUCCESS] = outcome == OK
+            if run.process.is_refused:  # the output is of solo itself
+                self.fill(HEAD, OUTPUT, captured.join(self.memory))
+                self.fill(NAMES, HEAD, b"")
+                self.words[COUNT] = self.words[TARGET] = 0
+            elif self.is_printed and outcome != OK:
+                self.fill(HEAD, OUTPUT, describe(run, outcome, self.words[COUNT] > 0))
+        except Exception as error:
+            self.report(error)
 
-    def show(self, run: "Run") -> None:
+    def drain(self) -> bool:
+        """Read what the pipe has now, not what a daemon writes meanwhile. Return whether no process
+        has it.
+        """
+        if not is_gone(self.words[READER]):
+            posix.kill(self.words[READER], SIGCONT)  # it may be stopped, and read alone
         left, size = fcntl.fcntl(self.source, GET_PIPE_SIZE), 1
-        while left > 0 and size > 0:  # not what a daemon writes meanwhile
+        while left > 0 and size > 0:
             size = self.take(left)
             left -= size
-        outcome = name_run(run)
-        self.words[SUCCESS] = outcome == OK
-        text = captured.join(self.memory)
-        if run.process.is_refused:
-            write(text)  # of solo itself
-            self.words[KEPT] = self.words[COUNT]
-        else:
-            is_shown = self.is_printed and outcome != OK
-            shown = describe(run, outcome, bool(text)) + text if is_shown else b""
-            write(shown)
-            self.keep(run.names[0], b"\n" * (shown[-1:] not in (b"", b"\n")))
-        if size == 0:
-            end_child(self.words[READER])
+        return size == 0
 
-    def keep(self, name: str, newline: bytes) -> None:
-        """Keep the output. Report a failure, after a `newline` if one is missing."""
+    def show(self, run: "Run") -> None:
+        """Print the output of a failed run, and keep it: once all others know of the end. What
+        fails does not change the status.
+        """
+        if run.pair is not None and run.pair.has_upper():
+            return  # it prints
         try:
-            captured.store(self.directory, self.memory)
-        except (OSError, SoloError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            write(newline)
-            say(f"{name}: the output is not kept: {reason}")
+            is_over = self.drain()
+            shown = bytes(self.view[HEAD:OUTPUT]).rstrip(b"\0")
+            if shown:
+                shown += captured.join(self.memory)
+                write(shown)
+            try:
+                captured.store(self.directory, self.memory)
+            except (OSError, SoloError) as error:
+                write(b"\n" * (shown[-1:] not in (b"", b"\n")))
+                self.report(error)
+            if is_over:
+                end_child(self.words[READER])
+        except Exception as error:
+            self.report(error)
+
+    def report(self, error: Exception) -> None:
+        reason = getattr(error, "strerror", None) or str(error) or "Cannot allocate memory"
+        say(f"{self.run.names[0]}: the output is not kept: {reason}")
 
 
 def open_memory() -> int:
@@ -191,21 +228,22 @@ def describe(run: "Run", outcome: str, has_output: bool) -> bytes:
 
 
 def write(text: bytes) -> None:
-    """Write to stderr, and end by a signal that asks for it meanwhile. Ignore errors: there may be
-    no reader.
-    """
-    if not text:
-        return
+    """Write to stderr, until a signal asks for the end. Ignore errors: there may be no reader."""
     if posix.isatty(2):
         text = encode_any(clean_lines(text))
+
+    def stop(*_: object) -> None:
+        _signal.pthread_sigmask(SIG_BLOCK, ENDING)
+        raise InterruptedError
+
     for signal in ENDING:
         if _signal.getsignal(signal) != SIG_IGN:
-            _signal.signal(signal, SIG_DFL)
+            _signal.signal(signal, stop)
     while _signal.sigtimedwait(ENDING, 0):
         pass  # they have ended the command
-    mask = _signal.pthread_sigmask(SIG_UNBLOCK, ENDING)
     try:
+        _signal.pthread_sigmask(SIG_UNBLOCK, ENDING)
         Stream(2, "w", closefd=False).write(text)
+        _signal.pthread_sigmask(SIG_BLOCK, ENDING)
     except OSError:
-        pass
-    _signal.pthread_sigmask(SIG_SETMASK, mask)
+        _signal.pthread_sigmask(SIG_BLOCK, ENDING)

@@ -33,6 +33,7 @@ from solo import supervise
 from solo.errors import SoloError
 from solo.identity import read_self
 from solo.journal import Journal, Observer, format_token
+from solo.journal_files import ENDED
 from solo.kernel import ENDING, WAKE_SIGNAL, close, decode, say_promptly
 from solo.process.limits import Termination
 from solo.process.prctl import SET_PDEATHSIG, load_prctl
@@ -270,8 +271,27 @@ class Upper(End):
                 for observer in self.run.observers:
                     observer.started(self.run)
             self.run.note_end(status, self.began)
+            if b"over" in self.heard:
+                self.skip_journal()
             self.run.finish()
+        if self.end is not None and self.run.capture is not None:
+            self.run.capture.show(self.run)
         supervise.mirror(status)
+
+    def skip_journal(self) -> None:
+        """Let no journal have the end twice: the lower process may have been killed after that."""
+        from solo.history.reader import find_history
+
+        name = self.run.names[-1]  # whose journal is written last
+        for observer in self.run.own_observers[:]:
+            if isinstance(observer, Journal):
+                try:
+                    events = find_history(self.run.plan.dir, name).events
+                except SoloError:
+                    return
+                ends = [b"token=%d" % (one.token or 0) for one in events if one.event == ENDED]
+                if observer.tokens[name].split()[0] in ends:
+                    self.run.own_observers.remove(observer)
 
     # --- as the termination of its Child----------------------------------------------------------
 

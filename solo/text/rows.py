@@ -137,6 +137,7 @@ class RunRow(NamedTuple):
     host: "str | None"
     command: "list[str]"
     note: "str | None"
+    captured: bool  # whether it ran with --capture
 
     @property
     def pid(self) -> "int | None":

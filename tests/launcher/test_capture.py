@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 from types import SimpleNamespace
@@ -91,8 +92,8 @@ def find_readers(pid):
 def list_kept(lab, name="job"):
     """Return [(whether it failed, text)] of the kept outputs, oldest first."""
     folder = lab.find_journal(name).parent
-    found = sorted(folder.glob(".captured.*"), key=lambda path: int(path.name.split(".")[2]))
     try:
+        found = sorted(folder.glob(".captured.*"), key=lambda path: path.stat().st_mtime_ns)
         return [(path.suffix == ".failed", path.read_bytes().decode()) for path in found]
     except FileNotFoundError:  # a process of solo is writing it anew
         return list_kept(lab, name)
@@ -187,6 +188,28 @@ def test_command_that_closes_its_output_and_goes_on_is_waited_for(lab):
     status, text = capture(lab, "echo out; exec >&- 2>&-; echo went on >>$LAB/log; exit 6")
 
     assert (status, lab.log.read_text()) == (6, "went on\n") and text.endswith("output:\nout\n")
+
+
+AS_NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'echo b >/dev/stderr'"
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(AS_NOBODY, marks=[pytest.mark.root, pytest.mark.tool("setpriv")]),
+        pytest.param("curl -so /dev/stdout file://$LAB/data", marks=pytest.mark.tool("curl")),
+    ],
+    ids=["of another user", "curl"],
+)
+def test_stream_opened_again_is_that_of_a_pipe_below_cron(lab, again):
+    """Another user may not open it, as with sudo -u."""
+    (lab.path / "data").write_text("b\n")
+    script = f"echo a; {again}; echo $?; echo c"
+    plain = lab.start_words("sh", "-c", script, stderr=subprocess.STDOUT).communicate()[0].decode()
+    capture(lab, script)
+
+    assert list_kept(lab) == [(False, plain)]
+    assert plain.startswith("a\n") and plain.endswith("\nc\n")
 
 
 def test_output_without_a_last_newline_is_printed_as_it_is(lab):
@@ -286,12 +309,51 @@ def test_last_output_and_that_of_the_last_failed_run_stay(lab):
     assert list_kept(lab) == [(True, "3\n"), (False, "last\n")]
 
 
-def test_older_run_replaces_no_newer_one(lab):
-    older = start(lab, f"{READY} read line; echo older; exit 1", "--slots", "2")
-    capture(lab, "echo newer; exit 2", "--slots", "2")
+def test_output_of_the_run_that_ended_last_stays(lab):
+    first = start(lab, f"{READY} read line; echo ended last; exit 1", "--slots", "2")
+    capture(lab, "echo began last; exit 2", "--slots", "2")
 
-    assert finish(older)[0] == 1
+    assert finish(first)[0] == 1
+    assert list_kept(lab) == [(True, "ended last\n")]
+    assert lab.run("history", "--captured", "job").stdout == b"ended last\n"
+    assert b"\nended last\n" in lab.run("show", "job").stdout
+
+
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_older_output_replaces_no_newer_one(lab, words):
+    """It is printed late, and so kept late."""
+    read, older = start_unread(lab, "--slots", "2", *words)
+    capture(lab, "echo newer; exit 2", "--slots", "2")
+    os.close(read)
+
+    assert older.wait(PATIENCE) == 3
     assert list_kept(lab) == [(True, "newer\n")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.rename(path.with_name(".captured.9" + "0" * 18)),
+        lambda path: os.utime(path, (4e9, 4e9)),
+    ],
+    ids=["token", "clock"],
+)
+def test_output_before_whose_clock_or_token_was_ahead_is_replaced(lab, change):
+    capture(lab, "echo before")
+    [path] = lab.find_journal("job").parent.glob(".captured.*")
+    change(path)
+    capture(lab, "echo after")
+
+    assert list_kept(lab) == [(False, "after\n")]
+
+
+def test_part_that_a_killed_launcher_wrote_is_removed_by_the_next_run(lab):
+    capture(lab, "true")
+    part = lab.find_journal("job").parent / ".captured.5.new"
+    part.write_text("half")
+    capture(lab, "echo next")
+
+    assert list_kept(lab) == [(False, "next\n")]
 
 
 def test_output_is_kept_with_each_name(lab):
@@ -354,18 +416,67 @@ def test_nobody_reads_stderr_and_the_status_stays(lab, words):
     assert result.returncode == 3 and list_kept(lab) == [(True, "out\nerr\n")]
 
 
-def test_name_is_free_while_the_output_is_printed(lab):
+def start_unread(lab, *words):
+    """Start a run that FAILS; return (the read end of its full stderr, the process), once that is
+    waiting for a reader.
+    """
     read, write = make_full_pipe()
-    process = lab.start("-n", "job", "--capture", "failed", "--", "sh", "-c", FAILS, stderr=write)
+    run = ("-n", "job", "--capture", "failed", *words, "--", "sh", "-c", FAILS)
+    process = lab.start(*run, stderr=write)
     os.close(write)
+    until(lambda: read_call(process.pid).split()[0] == WRITE)
+    return read, process
 
-    until(lab.find_journal("job").exists)
-    assert lab.run("-w", "1m", "-n", "job", "true").returncode == 0
-    until(lambda: read_call(process.pid).split()[0] == WRITE)  # it waits for a reader of stderr
+
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_name_is_free_and_all_have_heard_while_nobody_reads_the_output(lab, words):
+    notify = 'cp "$SOLO_CAPTURED" $LAB/copy; mv $LAB/copy $LAB/output'
+    read, process = start_unread(lab, "--notify", notify, *words)
+
+    until((lab.path / "output").exists)
+    assert (lab.path / "output").read_text() == "out\nerr\n"
+    assert [run["outcome"] for run in lab.history()] == ["failed"]
+    assert lab.run("-n", "job", "true").returncode == 0
     process.terminate()
-    assert process.wait(PATIENCE) == -signal.SIGTERM
+    assert process.wait(PATIENCE) == 3
+    assert list_kept(lab) == [(True, "out\nerr\n")]
+    assert find_children(process.pid) == []
+    os.close(read)
+
+
+def test_killed_launcher_that_prints_has_kept_the_output(lab):
+    read, process = start_unread(lab)
+    kill(process)
+
     until(lambda: list_kept(lab) == [(True, "out\nerr\n")])
     os.close(read)
+
+
+@pytest.mark.tool("prlimit")
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_limit_of_file_size_that_forbids_to_capture_is_a_refusal(lab, words):
+    run = ("-n", "job", "--capture", "failed", *words, "--", "sh", "-c", "echo ran >$LAB/log")
+    result = lab.run(*run, prefix=("prlimit", "--fsize=100000"))
+
+    assert result.returncode == 125
+    assert result.stderr == b"solo: job: cannot prepare the run: File too large\n"
+    assert [run["outcome"] for run in lab.history()] == ["refused"]
+    assert lab.log.read_text() == ""
+
+
+@pytest.mark.tool("prlimit")
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_too_few_descriptors_are_a_refusal_of_the_name(lab, words):
+    refusals = 0
+    for limit in range(7, 16):
+        run = ("-n", "job", "--capture", "failed", *words, "--", "sh", "-c", "exit 3")
+        result = lab.run(*run, prefix=("prlimit", f"--nofile={limit}"))
+
+        assert result.returncode in (125, 3)
+        assert result.stderr.startswith(b"solo: job: ")
+        assert result.returncode == 3 or result.stderr.endswith(b": Too many open files\n")
+        refusals += b"cannot prepare the run" in result.stderr
+    assert refusals > 1
 
 
 # --- the processes -------------------------------------------------------------------------------
@@ -558,11 +669,11 @@ def find_source(reader):
     )
 
 
-def list_calls(trace):
+def list_calls(trace, has_forked=False):
     """Return a kill, as `inject` takes it, at each system call of a launcher from its first
     fork on.
     """
-    counts, points, has_forked = {}, [], False
+    counts, points = {}, []
     for row in trace.read_text().splitlines():
         if match := re.match(r"(\w+)\(", row):
             counts[match[1]] = counts.get(match[1], 0) + 1
@@ -592,6 +703,68 @@ def test_sigkill_at_every_system_call_of_the_launcher_loses_no_line(lab, words):
         else:
             assert list_kept(lab) == [] and result.returncode != 3, point
         tally.add(kills=1, launchers=1)
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+def test_sigkill_at_every_system_call_of_the_lower_process_prints_and_logs_once(lab):
+    def run(*what):
+        process = start(lab, f"{READY} read line; {LINES} exit 3", "--tree")
+        [lower] = find_children(process.pid)
+        with trace(lab, lower, *what):
+            status, _, err = finish(process)
+        return status, err
+
+    run()
+    points = list_calls(lab.path / "injected", True)
+    assert len(points) > 50
+    for number, point in enumerate(tally.choose(points, SAMPLE), 2):
+        status, err = run(point)
+        assert status == 3 and err.endswith(f"output:\n{TEXT}"), point
+        assert err.count("output:\n") == 1, point
+        assert (
+            re.findall("^ended", lab.find_journal("job").read_text(), re.M) == ["ended"] * number
+        ), point
+        tally.add(kills=count_injected(lab), launchers=1)
+
+
+@contextlib.contextmanager
+def trace(lab, pid, *what):
+    """Trace a process, with faults as `inject` takes them."""
+    tracer = lab.start_words(*inject(lab, *what), "-p", str(pid), stdin=None)
+    until(lambda: re.search(r"TracerPid:\s+[1-9]", open(f"/proc/{pid}/status").read()))
+    yield tracer
+    tracer.wait(PATIENCE)
+
+
+@pytest.mark.tool("strace")
+def test_reader_that_was_stopped_while_it_reads_holds_nothing_back(lab):
+    process = start(lab, f"{READY} read line; echo out; read line; exit 3")
+    [reader] = process.readers
+    with trace(lab, reader, "readv:signal=STOP:when=1"):
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        until(lambda: "stopped by SIGSTOP" in (lab.path / "injected").read_text())
+        status, _, err = finish(process)
+
+    assert status == 3 and err.endswith("output:\nout\n")
+
+
+@pytest.mark.tool("strace")
+def test_output_that_cannot_be_replaced_stays(lab, daemons):
+    fifo = lab.path / "fifo"
+    os.mkfifo(fifo)
+    script = "sh -c 'echo $$ >>$LAB/log; read line <$LAB/fifo; echo later; exec >&- 2>&-' & echo out; exit 3"
+    process = start(lab, f"{READY} read line; {script}", stdout=None)
+    [reader] = process.readers
+    with trace(lab, reader, "pwrite64:error=ENOSPC:when=1+"):
+        assert finish(process)[0] == 3
+        daemons.extend(map(int, lab.read_log()))
+        with open(fifo, "w") as file:
+            file.write("go\n")
+
+    assert list_kept(lab) == [(True, "out\n")]
+    assert count_injected(lab) == 1
 
 
 @pytest.mark.full
