@@ -21,7 +21,7 @@ from conftest import ROOT, open_to_all, write_program
 from written import HOUR, MINUTE, Written
 
 from solo.argv import parse
-from solo.commands.doctor import cron_rules, crontab, jobs, place, unit_files, units
+from solo.commands.doctor import cron_rules, crontab, jobs, place, sandbox, unit_files, units
 from solo.commands.doctor.crontab import Source
 from solo.commands.doctor.guards import make_name
 from solo.commands.doctor.shell_line import Unclear, split_line
@@ -32,6 +32,7 @@ DAILY = "30 2 * * * "
 LOCK = "/run/lock/job"
 ME = pwd.getpwuid(os.geteuid()).pw_name
 FLOCK = "solo -n run:lock:job -q -E 1"
+PROGRAMS = ["/usr/bin/solo", "/usr/bin/python3", "/usr/lib/python3", "/usr/lib/solo", "/proc"]
 # Of each line: what is found (! before a failure), and the command to use.
 REWRITTEN = [
     (f"flock -n {LOCK} job.sh", "callers", f"{FLOCK} -- job.sh"),
@@ -201,8 +202,9 @@ def folder(tmp_path_factory, solo_script):
 
 @pytest.fixture(autouse=True)
 def ours(folder, monkeypatch):
-    """This solo is that of the directory, and users are tried afresh."""
+    """This solo is that of the directory, its program that of a package; users are tried afresh."""
     monkeypatch.setattr(place.sys, "argv", [str(folder / "solo")])
+    monkeypatch.setattr(sandbox, "list_programs", lambda: PROGRAMS)
     place.find_place.cache_clear()
     yield
     place.find_place.cache_clear()
@@ -677,6 +679,10 @@ REFUSED_BY_CRON = {
     "5/10 * * * * job": ("", "!time"),
     "0 0 5L * * job": ("", "!time"),
     "@every_minute job": ("unread", "!unread"),
+    "@quarterly job": ("unread", "!unread"),
+    "@dayly job": ("!unread", "!unread"),
+    "@Daily job": ("!unread", "!unread"),
+    "@ 30 job": ("unread", "!unread"),
     "H * * * * job": ("unread", "!unread"),
     "A.B=c": ("unread", "unread"),
     "MAILTO= ": (None, "!unread"),
@@ -963,15 +969,48 @@ SETTINGS = [
     ("ProtectSystem=strict\n" + PLACE, ""),
     ("ProtectSystem=strict\nReadWritePaths=/run/solo", ""),
     ("ProtectSystem=full\nProtectHome=yes\nPrivateTmp=yes", ""),
-    ("ReadOnlyPaths=/run", "!ReadOnlyPaths=/run covers /run/solo"),
+    ("ReadOnlyPaths=/run", "!ReadOnlyPaths=/run makes /run/solo read-only (add RuntimeDirectory="),
+    ("ReadOnlyPaths=/run/solo\nReadWritePaths=/run", "!ReadOnlyPaths=/run/solo makes /run/solo r"),
+    ("ReadOnlyPaths=/\nReadWritePaths=/run /etc", ""),
+    ("ReadOnlyPaths=/run/solo/a", ""),
     ("ReadOnlyPaths=/etc", ""),
-    ("InaccessiblePaths=-/run/solo", "!InaccessiblePaths=/run/solo covers /run/solo"),
-    ("TemporaryFileSystem=/run/solo:ro", "TemporaryFileSystem=/run/solo covers /run/solo"),
+    ("InaccessiblePaths=-/run/solo", "!InaccessiblePaths=/run/solo hides /run/solo (remove it)"),
+    ("InaccessiblePaths=/run\nBindPaths=/run/solo", "!InaccessiblePaths=/run hides /run/solo"),
+    (
+        "TemporaryFileSystem=/run/solo:ro",
+        "!TemporaryFileSystem=/run/solo hides /run/solo (add BindPaths=/run/solo",
+    ),
+    ("TemporaryFileSystem=/run/solo:mode=700", "TemporaryFileSystem=/run/solo covers /run/solo"),
+    (
+        "TemporaryFileSystem=/:ro\nBindReadOnlyPaths=/usr\nBindPaths=/run",
+        "!TemporaryFileSystem=/ hides /proc (add BindReadOnlyPaths=/proc)",
+    ),
+    ("TemporaryFileSystem=/:ro\nBindReadOnlyPaths=/usr /proc\nBindPaths=/run", ""),
+    ("InaccessiblePaths=/usr/bin", "!InaccessiblePaths=/usr/bin hides /usr/bin/solo /usr/bin/pyt"),
+    (
+        "NoExecPaths=/\nExecPaths=/usr/bin/job /usr/lib",
+        "!NoExecPaths=/ forbids to execute /usr/bin/solo /usr/bin/python3 (add ExecPaths=/usr/bin/s",
+    ),
+    ("NoExecPaths=/\nExecPaths=/usr", ""),
+    ("SystemCallFilter=~uname", "!SystemCallFilter= refuses system calls of solo (add SystemCallF"),
+    ("SystemCallFilter=~uname @mount\nSystemCallFilter=uname", ""),
+    ("SystemCallFilter=~sysinfo\nSystemCallErrorNumber=EPERM", ""),
+    ("SystemCallFilter=~sysinfo:EPERM", ""),
+    (
+        "SystemCallFilter=~@ipc:EPERM @clock",
+        "!SystemCallFilter= refuses system calls of solo (add SystemCallFilter=pipe2)",
+    ),
+    ("SystemCallFilter=@system-service\nSystemCallFilter=~@privileged @resources", ""),
+    (
+        "SystemCallFilter=@basic-io @file-system @process @signal @ipc flock ioctl uname",
+        "!SystemCallFilter= refuses system calls of solo (add SystemCallFilter=sysinfo umask)",
+    ),
     ("TemporaryFileSystem=/run/solo\nBindPaths=/run/solo:/run/solo:rbind", ""),
-    ("BindPaths=/srv/x:/run/solo", "BindPaths= changes"),
+    ("BindPaths=/srv/x:/run/solo", "BindPaths=/srv/x covers /run/solo"),
+    ("BindPaths=/srv/x:/srv/y", ""),
     (
         "BindReadOnlyPaths=/run/solo",
-        "!BindReadOnlyPaths=/run/solo covers /run/solo (add RuntimeDirectory=solo ",
+        "!BindReadOnlyPaths=/run/solo makes /run/solo read-only (remove it)",
     ),
     ("BindReadOnlyPaths=/etc/x -/etc/y:/etc/y", ""),
     (ASKED + "PrivateTmp=yes\nPrivateNetwork=yes", ""),
@@ -980,19 +1019,24 @@ SETTINGS = [
         ASKED + "ProtectHome=read-only",
         f"!ProtectHome=read-only makes {ROOTS} read-only (add ReadWritePaths={ROOTS}; {FIRST})",
     ),
-    (ASKED + "ProtectHome=read-only\nReadWritePaths=/root", ""),
     (
-        ASKED + "ProtectHome=tmpfs\nReadWritePaths=/root",
+        ASKED + "ProtectHome=read-only\nReadWritePaths=/root",
+        f"!ProtectHome=read-only makes {ROOTS} ",
+    ),
+    (ASKED + f"ProtectHome=read-only\nReadWritePaths=-{ROOTS}", ""),
+    (
+        ASKED + "ProtectHome=tmpfs\nReadWritePaths=/root/else",
         f"!ProtectHome=tmpfs hides {ROOTS} (add BindPaths={ROOTS}; {FIRST})",
     ),
+    (ASKED + "ProtectHome=tmpfs\nReadWritePaths=/root", f"!ProtectHome=tmpfs makes {ROOTS} read-"),
     (ASKED + f"ProtectHome=tmpfs\nBindPaths={ROOTS}", ""),
     (
         ASKED + f"ProtectHome=yes\nBindPaths={ROOTS}",
-        f"!ProtectHome= hides {ROOTS} (set ProtectHome=tmpfs and add BindPaths=",
+        f"!ProtectHome=yes hides {ROOTS} (set ProtectHome=tmpfs and add BindPaths=",
     ),
     (
         TEMPORARY + "PrivateTmp=yes",
-        "PrivateTmp= covers /var/tmp/no-names, so the unit would exclude no run elsewhere",
+        "PrivateTmp=yes covers /var/tmp/no-names, so the unit would exclude no run elsewhere",
     ),
     (TEMPORARY + "DynamicUser=yes", "DynamicUser= covers /var/tmp/no-names"),
     (TEMPORARY + "PrivateTmp=disconnected\nBindPaths=/var/tmp", ""),
@@ -1008,7 +1052,7 @@ SETTINGS = [
     ),
     (
         "Environment=SOLO_DIR=/var/no-names\nDynamicUser=yes",
-        "!ProtectSystem=strict makes /var/no-names read-only (add ReadW",
+        "!DynamicUser= makes /var/no-names read-only (add ReadW",
     ),
     ("ProcSubset=pid", "!ProcSubset=pid hides"),
     ("RootDirectory=/srv", "RootDirectory= changes"),
@@ -1086,7 +1130,7 @@ UNITS_OF_ONE_NAME = {
         "(/run/d, of v)",
     ),
     "users of units": (PASTED.format("d"), PASTED.format("d"), "(/run/d, of b)"),
-    "private directories": (PRIVATE, PRIVATE, "(/tmp/names, of root, PrivateTmp= of {})"),
+    "private directories": (PRIVATE, PRIVATE, "(/tmp/names, of root, PrivateTmp=yes of {})"),
     "private sockets": (
         "Environment=SOLO_VIA=socket\n",
         "Environment=SOLO_VIA=socket\nPrivateNetwork=yes\n",
@@ -1132,7 +1176,7 @@ def test_a_lock_file_that_a_unit_has_alone_makes_no_name(folder, setting, found)
 
     assert f"{list_found(tool).split()[0]} {list_found(solo).split()[0]}" == found
     assert not setting or all(
-        "= makes /tmp/x a file of this unit alone" in find_text(row) for row in (tool, solo)
+        " makes /tmp/x a file of this unit alone" in find_text(row) for row in (tool, solo)
     )
 
 
@@ -1146,10 +1190,11 @@ def test_the_sockets_of_a_unit_with_a_network_of_its_own_get_a_note(folder):
 
 
 @pytest.mark.root
-def test_the_templates_of_the_project_fail_in_nothing(lab):
-    result = lab.run("doctor", "--unit", ROOT / "examples/systemd")
+def test_the_templates_of_the_project_fail_in_nothing():
+    rows = describe(jobs.list_lines([str(ROOT / "examples/systemd")], True))
 
-    assert result.returncode == 0 and b"not understood" not in result.stdout, result.stdout
+    found = [list_found(row) for row in rows]
+    assert len(found) > 3 and not re.search("!|unread|unclear|wrapper", " ".join(found)), rows
 
 
 # Of each file, in what order, systemd 257 reads for job-nightly@eu.service; - for those that it

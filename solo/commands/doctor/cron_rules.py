@@ -14,6 +14,11 @@ from solo.text.remedies import quote_path
 DEBIAN, CRONIE, BUSYBOX = "cron", "cronie", "busybox"
 IGNORES = {DEBIAN: " and ignores the whole file", CRONIE: " and skips this line"}
 NICKNAMES = "@reboot @yearly @annually @monthly @weekly @daily @midnight @hourly".split()
+# Of systemd-cron, FreeBSD's cron, dcron, supercronic.
+OTHER_NICKNAMES = (
+    "@minutely @quarterly @biannually @bi-annually @semiannually @semi-annually @every_minute "
+    "@every_second @noauto @every"
+).split()
 FIELDS = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),
@@ -57,7 +62,9 @@ def refuse_times(times: str, cron: str) -> str:
         times = times.removeprefix("-")  # not to be logged
     words, ignores = times.split(), IGNORES.get(cron, "")
     if words[:1] and words[0][0] == "@":
-        is_known = words[0] in NICKNAMES or not ignores
+        known = NICKNAMES if ignores else NICKNAMES + OTHER_NICKNAMES
+        is_word = ignores or words[0][1:].replace("-", "").isalpha()
+        is_known = words[0] in known or not is_word
         return "" if is_known else f"cron does not know {words[0]}{ignores}"
     refuses = is_refused_by_cronie if cron == CRONIE else is_refused
     for word, (name, lowest, highest, names) in zip(words, FIELDS):

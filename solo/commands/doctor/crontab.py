@@ -190,7 +190,8 @@ def parse_crontab(source: Source) -> "Iterator[Line]":
             )
         elif text.strip() and text.strip()[0] != "#":
             # Its grammar of variables is not read here.
-            refusal = refuse_times(text, source.cron) if source.cron and "=" not in text else ""
+            is_time = source.cron or text.lstrip()[0] == "@"
+            refusal = refuse_times(text, source.cron) if is_time and "=" not in text else ""
             lines.append(
                 make_unread(source.file, number, refusal or UNREAD, BAD if refusal else NOTE)
             )

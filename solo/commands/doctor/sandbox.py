@@ -5,16 +5,17 @@ to add to them.
 import os
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from solo.commands.doctor.place import Place, find_names
+import solo
+from solo.commands.doctor.place import Place, find_names, find_solo
 from solo.text.remedies import DYNAMIC_UNIT, IN_A_UNIT, ROOTS_JOURNALS, quote_path
 
 NO = ("", "no", "n", "false", "f", "off", "0")
 MADE = {"RuntimeDirectory": "/run/", "StateDirectory": "/var/lib/"}  # by systemd, for the unit
 MADE |= {"CacheDirectory": "/var/cache/", "LogsDirectory": "/var/log/"}
-BOUND = ("BindPaths", "BindReadOnlyPaths")
-WRITABLE = ("ReadWritePaths", "BindPaths", *MADE)
 SPECIFIERS = {
     "%t": "/run",
     "%S": "/var/lib",
@@ -23,10 +24,64 @@ SPECIFIERS = {
     "%h": "/root",
     "%%": "%",
 }
-HOMES = ("/home", "/root", "/run/user")
-TEMPORARY = ("/tmp", "/var/tmp")
+HOMES = "/home /root /run/user"
+# What settings do to directories. Of two for one directory the first counts: systemd ranks them.
+EFFECTS = {
+    "InaccessiblePaths": {"is_hidden": True},
+    "BindPaths": {"is_own": False, "is_read_only": False, "is_noexec": False},
+    "BindReadOnlyPaths": {"is_own": False, "is_read_only": True, "is_noexec": False},
+    "ReadOnlyPaths": {"is_read_only": True},
+    "ReadWritePaths": {"is_read_only": False},
+    "NoExecPaths": {"is_noexec": True},
+    "ExecPaths": {"is_noexec": False},
+    "TemporaryFileSystem": {"is_own": True, "is_read_only": False, "is_noexec": False},
+    "": {"is_read_only": False},
+}
+RANKS = list(EFFECTS)
+# The settings that others stand for.
+MEANINGS = {
+    "PrivateTmp=yes": {"TemporaryFileSystem": "/tmp /var/tmp"},
+    "PrivateTmp=disconnected": {"TemporaryFileSystem": "/tmp /var/tmp"},
+    "ProtectSystem=yes": {"ReadOnlyPaths": "/usr /boot /efi"},
+    "ProtectSystem=full": {"ReadOnlyPaths": "/usr /boot /efi /etc"},
+    "ProtectSystem=strict": {"ReadOnlyPaths": "/", "": f"/proc /sys /dev {HOMES}"},
+    "ProtectHome=yes": {"InaccessiblePaths": HOMES},
+    "ProtectHome=read-only": {"ReadOnlyPaths": HOMES},
+    "ProtectHome=tmpfs": {"TemporaryFileSystem": "/home:ro /root:ro /run/user:ro"},
+}
+YES = ("yes", "y", "true", "t", "on", "1")
+DYNAMIC = {"PrivateTmp": "yes", "ProtectSystem": "strict", "ProtectHome": "read-only"}
 NETWORK = ("PrivateNetwork", "NetworkNamespacePath")
+OTHER_FILES = "RootDirectory RootImage ExtensionImages ExtensionDirectories MountImages PrivatePIDs"
+# The system calls of a run, by systemd's groups; @system-service has all of them.
+CALLS = {
+    "@default": "arch_prctl brk futex geteuid getpid getppid getrandom gettid mmap mprotect munmap "
+    "prlimit64 rseq sched_yield set_robust_list set_tid_address",
+    "@basic-io": "close close_range lseek pread64 pwrite64 read write",
+    "@file-system": "access chdir faccessat2 fcntl getdents64 mkdirat newfstatat openat readlink "
+    "renameat unlinkat",
+    "@ipc": "pipe2",
+    "@process": "clone wait4",
+    "@signal": "rt_sigaction rt_sigprocmask rt_sigtimedwait",
+    "": "flock ioctl sysinfo umask uname",
+}
+# A run does without these where they fail with an errno.
+SPARED = frozenset(
+    "access brk chdir close_range getppid getrandom gettid lseek munmap prlimit64 rseq "
+    "rt_sigtimedwait sched_yield set_robust_list set_tid_address sysinfo unlinkat".split()
+)
+KILL = "kill"
 ELSEWHERE = "so the unit would exclude no run elsewhere"
+
+
+class View(NamedTuple):
+    """A path as a unit sees it, and the setting that makes it so."""
+
+    setting: str = ""
+    is_hidden: bool = False
+    is_own: bool = False  # not that of the machine
+    is_read_only: bool = False
+    is_noexec: bool = False
 
 
 class Unit(NamedTuple):
@@ -70,31 +125,56 @@ class Unit(NamedTuple):
         except ValueError:
             return text.split()
 
-    def list_covering(self, path: str, *keys: str) -> "list[str]":
-        """Return those of the directories in the settings `keys` that have the path in them."""
-        found = []
-        for key in keys:
-            for one in self.list_words(key):
-                folder = expand(MADE.get(key, "") + one.lstrip("-+")).partition(":")[0]
-                if is_below(path, folder) and not (key in BOUND and is_elsewhere(one)):
-                    found.append(folder.rstrip("/"))
-        return found
+    def list_effects(self) -> "Iterator[tuple[str, str, str]]":
+        """Yield (setting as shown, key of EFFECTS, a word of its value) for each directory."""
+        for key in filter(None, EFFECTS):
+            for word in self.list_words(key):
+                yield f"{key}={word.lstrip('-+').partition(':')[0]}", key, word
+        for key, top in MADE.items():
+            for word in self.list_words(key):
+                yield key, "ReadWritePaths", top + word
+        for key, implied in DYNAMIC.items():
+            value = self.settings.get(key, "").lower()
+            is_implied = self.has("DynamicUser") and (value in NO or key == "ProtectSystem")
+            value = implied if is_implied else "yes" if value in YES else value
+            for other, words in MEANINGS.get(f"{key}={value}", {}).items():
+                for word in words.split():
+                    yield "DynamicUser=" if is_implied else f"{key}={value}", other, word
+
+    def look_at(self, path: str) -> View:
+        """Return the path as the unit sees it: a setting for a deeper directory counts more."""
+        found = list[tuple[str, int, str, dict[str, bool]]]()
+        for shown, key, word in self.list_effects():
+            source, target, options = f"{expand(word.lstrip('-+'))}:::".split(":")[:3]
+            effect = EFFECTS[key]
+            if key == "TemporaryFileSystem":
+                effect = {**effect, "is_read_only": "ro" in target.split(",")}
+            elif key[:4] == "Bind" and target not in ("", source):
+                source, effect = target, {**effect, "is_own": True}
+            if is_below(path, source):
+                found.append((source.rstrip("/"), RANKS.index(key), shown, effect))
+        view, last = View(), None
+        for folder, _, shown, effect in sorted(found, key=lambda one: (len(one[0]), one[1])):
+            if folder == last:  # systemd takes the first, and what the others forbid
+                forbids = {"is_read_only", "is_noexec"}
+                effect = {key: True for key, is_so in effect.items() if is_so and key in forbids}
+            elif view.is_hidden:
+                break
+            last = folder
+            view = view._replace(setting=shown if any(effect.values()) else view.setting, **effect)
+        return view
 
     def is_made(self, path: str) -> bool:
         """Return whether systemd makes the directory, for the user of this unit."""
-        return bool(self.list_covering(path, *MADE))
+        made = [top + word for key, top in MADE.items() for word in self.list_words(key)]
+        return is_below(path, *made)
 
     def find_private(self, path: str) -> str:
         """Return the setting that puts another directory in the place of that of the machine, "" if
         none does.
         """
-        if not path or self.list_covering(path, *BOUND):
-            return ""
-        for folder in self.list_covering(path, "TemporaryFileSystem"):
-            return f"TemporaryFileSystem={folder}"
-        if not is_below(path, *TEMPORARY):
-            return ""
-        return next((f"{key}=" for key in ("PrivateTmp", "DynamicUser") if self.has(key)), "")
+        view = self.look_at(path)
+        return view.setting * view.is_own
 
     def find_private_network(self) -> str:
         """Return the setting that gives the unit other abstract sockets than the machine's, "" if
@@ -122,6 +202,8 @@ def check_unit(unit: Unit, asked: str, via: str, names: "tuple[str, ...]") -> Pl
     """
     if unit.settings.get("ProcSubset") == "pid":
         return Place("ProcSubset=pid hides what solo reads in /proc (remove it)")
+    if problem := find_refused_calls(unit) or find_hidden_program(unit):
+        return Place(problem)
     if via == "socket" and (setting := unit.find_private_network()):
         return Place(unknown=f"{setting} hides the sockets of the machine, {ELSEWHERE}")
     if via not in ("", "file"):
@@ -131,41 +213,70 @@ def check_unit(unit: Unit, asked: str, via: str, names: "tuple[str, ...]") -> Pl
             f"the user of DynamicUser= has no home directory ({give_directory(unit, names)})"
         )
     path = asked or find_names(unit.user)
-    if setting := unit.find_private(path):
-        return Place(unknown=f"{setting} covers {path}, {ELSEWHERE}")
     if problem := path and find_problem(unit, path, asked):
         return Place(problem)
+    if setting := unit.find_private(path):
+        return Place(unknown=f"{setting} covers {path}, {ELSEWHERE}")
     return check_type(unit)
+
+
+def find_refused_calls(unit: Unit) -> str:
+    """Return the problem if the unit refuses system calls of a run. The first filter says whether
+    all else is refused, or allowed.
+    """
+    filters = unit.settings.get("SystemCallFilter", "~").split("\n")
+    used = {call for calls in CALLS.values() for call in calls.split()}
+    if unit.settings.get("SystemCallErrorNumber", KILL) != KILL:
+        used -= SPARED
+    allowed = used if filters[0][:1] == "~" else {*CALLS["@default"].split()}
+    for one in filters:
+        for word in one.lstrip("~").split():
+            group, _, error = word.partition(":")
+            calls = used if group == "@system-service" else {*CALLS.get(group, group).split()}
+            if one[:1] != "~":
+                allowed = allowed | calls
+            else:
+                allowed = allowed - (calls - SPARED if error not in ("", KILL) else calls)
+    refused = " ".join(sorted(used - allowed))
+    how = f"add SystemCallFilter={refused}"
+    return refused and f"SystemCallFilter= refuses system calls of solo ({how})"
+
+
+def list_programs() -> "list[str]":
+    """Return the files that each run executes, then the directories that it reads."""
+    modules = [os.path.dirname(module.__file__ or "") for module in (os, solo)]
+    return [find_solo(), sys.executable, *modules, "/proc"]
+
+
+def find_hidden_program(unit: Unit) -> str:
+    """Return the problem if the unit hides what each run reads, or does not let it execute."""
+    views = {path: unit.look_at(os.path.realpath(path)) for path in list_programs()}
+    if hidden := [path for path, view in views.items() if view.is_hidden or view.is_own]:
+        view, words = views[hidden[0]], " ".join(hidden)
+        return f"{view.setting} hides {words} ({unhide(view, f'add BindReadOnlyPaths={words}')})"
+    if barred := [path for path in list_programs()[:2] if views[path].is_noexec]:
+        words = " ".join(barred)
+        return f"{views[barred[0]].setting} forbids to execute {words} (add ExecPaths={words})"
+    return ""
 
 
 def find_problem(unit: Unit, path: str, asked: str) -> str:
     """Return why solo cannot keep names in `path` there, and what to change; "" if it can."""
-    is_strict = unit.settings.get("ProtectSystem") == "strict" or unit.has("DynamicUser")
-    home = unit.settings.get("ProtectHome", "").lower()
-    if unit.has("DynamicUser") and home in NO:
-        home = "read-only"
-    remedy = choose_remedy(unit, path, asked)
-    if covering := unit.list_covering(path, "InaccessiblePaths"):
-        return f"InaccessiblePaths={covering[0]} covers {path} (remove it)"
-    if not is_below(path, *HOMES):
-        is_covered = (
-            is_strict and not is_below(path, "/dev") and not unit.list_covering(path, *WRITABLE)
-        )
-        if is_covered:
-            return f"ProtectSystem=strict makes {path} read-only ({remedy})"
-    elif home == "tmpfs" and not unit.list_covering(path, "BindPaths"):
-        return f"ProtectHome=tmpfs hides {path} ({add(unit, 'BindPaths', path)})"
-    elif home == "read-only" and not unit.list_covering(path, *WRITABLE):
-        return f"ProtectHome=read-only makes {path} read-only ({remedy})"
-    elif home not in (*NO, "tmpfs", "read-only"):
-        return (
-            f"ProtectHome= hides {path} (set ProtectHome=tmpfs and {add(unit, 'BindPaths', path)})"
-        )
-    for key in ("ReadOnlyPaths", "BindReadOnlyPaths"):
-        covering = unit.list_covering(path, key)
-        if covering and not unit.list_covering(path, *WRITABLE):
-            return f"{key}={covering[0]} covers {path} ({remedy})"
+    view = unit.look_at(path)
+    if view.is_hidden or view.is_own and view.is_read_only:
+        return f"{view.setting} hides {path} ({unhide(view, add(unit, 'BindPaths', path))})"
+    if view.is_read_only:
+        remedy = choose_remedy(unit, path, asked)
+        remedy = "remove it" if view.setting.endswith(f"={path}") else remedy
+        return f"{view.setting} makes {path} read-only ({remedy})"
     return ""
+
+
+def unhide(view: View, binds: str) -> str:
+    """Return how to make a path visible: what is inaccessible hides what is bound below it."""
+    if not view.is_hidden:
+        return binds
+    return f"set ProtectHome=tmpfs and {binds}" if "Home" in view.setting else "remove it"
 
 
 def choose_remedy(unit: Unit, path: str, asked: str) -> str:
@@ -205,10 +316,8 @@ def give_directory(unit: Unit, names: "tuple[str, ...]") -> str:
 
 def check_type(unit: Unit) -> Place:
     """Return whether systemd understands a command that is not the main process."""
-    bound = [key for key in BOUND for one in unit.list_words(key) if is_elsewhere(one)]
-    for key in ("RootDirectory", "RootImage", "PrivatePIDs", *bound):
-        if unit.has(key):
-            return Place(unknown=f"{key}= changes the files or processes that solo sees")
+    if changes := list(filter(unit.has, OTHER_FILES.split())):
+        return Place(unknown=f"{changes[0]}= changes the files or processes that solo sees")
     kind = unit.settings.get("Type", "simple")
     if kind == "forking":
         return Place(
@@ -222,9 +331,3 @@ def check_type(unit: Unit) -> Place:
     if not needs or unit.settings.get("NotifyAccess") == "all":
         return Place()
     return Place(f"{needs} is not heard from a command under a launcher (add NotifyAccess=all)")
-
-
-def is_elsewhere(bound: str) -> bool:
-    """Return whether a directory is bound to another place than its own."""
-    source, target = f"{bound.lstrip('-+')}::".split(":")[:2]
-    return target not in ("", source)

@@ -10,7 +10,7 @@ from solo.commands.doctor.crontab import Line, Source, find_asked, make_unread, 
 from solo.commands.doctor.guards import Advice, examine
 from solo.commands.doctor.lock_tools import MENTION
 from solo.commands.doctor.place import find_uid
-from solo.commands.doctor.sandbox import BOUND, MADE, Unit, check_unit, expand
+from solo.commands.doctor.sandbox import EFFECTS, MADE, Unit, check_unit, expand
 from solo.commands.doctor.shell_line import Unclear, split_line
 from solo.commands.doctor.unit_files import SERVICE, find_file, find_folders
 from solo.text.rows import BAD, NOTE
@@ -19,15 +19,8 @@ from solo.text.users import find_user
 PREFIX = re.compile(r"([-:+!|]*)([^-:+!|@\s].*)")
 HEADER = re.compile(r"\s*\[[^\]]+\]\s*")
 SETTING = re.compile(r"([A-Za-z]\w*)\s*=\s*(.*)")
-LISTS = {
-    "ReadOnlyPaths",
-    "ReadWritePaths",
-    "InaccessiblePaths",
-    "TemporaryFileSystem",
-    "Environment",
-    "EnvironmentFile",
-}
-LISTS |= {"SuccessExitStatus", "RestartPreventExitStatus", "Sockets", *MADE, *BOUND}
+LISTS = {*EFFECTS, *MADE, "Environment", "EnvironmentFile", "SystemCallFilter"}
+LISTS |= {"SuccessExitStatus", "RestartPreventExitStatus", "Sockets"}
 # The settings that systemd applies to a command with the prefix +.
 OF_ALL = {
     "Type",
@@ -73,7 +66,7 @@ def parse_unit(sources: "list[Source]") -> "Iterator[Line]":
     elif own.text.strip() and not any(map(HEADER.fullmatch, own.text.split("\n"))):
         yield make_unread(own.file, 1, "no line there looks like a unit's", BAD)
     settings = merge([one for source in sources for one in read_settings(source)])
-    values = {key: " ".join(one.value for one in found) for key, found in settings.items()}
+    values = {key: "\n".join(one.value for one in found) for key, found in settings.items()}
     conditions = {one: examine(one.value, "").lock for one in settings.get("ExecCondition", ())}
     kept = set[str | None]()
     assigned = [one for found in settings.values() for one in found]
