@@ -1,6 +1,6 @@
 """Rewrite the lists of options, subcommands and statuses in the manual and the completions: `python packaging/tables.py FILE...`.
 
-They come from options.py and the signatures in cli.py. In a FILE they are the lines between `made from TABLE` and
+They come from options.py and the table in cli.py. In a FILE they are the lines between `made from TABLE` and
 `end`; the rest of it is left alone. No shell runs a name: the completions read names NUL-terminated, compare them as text
 and quote them for the command line.
 """

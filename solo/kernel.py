@@ -15,7 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from select import poll
-    from typing import Any
+    from types import ModuleType
+    from typing import TypeVar
+
+    Made = TypeVar("Made")
 
 ENCODING = sys.getfilesystemencoding()
 FOREVER, NO_WAIT = (
@@ -58,12 +61,10 @@ RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 
 OWNER_BITS = 0o700
 is_umask_dropped = False  # only in the launcher: a program's umask is not ours to change
-program: "int | None" = (
-    None  # the descriptor of the file that modules are imported from (generate/loader.py)
-)
-blocker: "Any" = (
-    None  # api/blocking.py: alarms as of `wait` do not suit the threads of a user's program
-)
+# the descriptor of the file that modules are imported from (generate/loader.py)
+program: "int | None" = None
+# api/blocking.py: alarms as of `wait` do not suit the threads of a user's program
+blocker: "ModuleType | None" = None
 
 
 def is_regular(mode: int) -> bool:
@@ -229,7 +230,7 @@ def drop_umask() -> int:
     return posix.umask(0)
 
 
-def create(call: "Callable[..., Any]", *words: "Any", **within: "Any") -> "Any":
+def create(call: "Callable[..., Made]", *words: object, **within: object) -> "Made":
     """Call mkdir(2) or open(2), so that the owner can open the new file.
 
     A program's umask is changed only if it forbids that, only for the call, and never for group and

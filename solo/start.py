@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from solo.contention.protocols import Hold
+    from solo.process.capture import Capture
+    from solo.process.holder import Holder
+    from solo.process.limits import Termination
+    from solo.process.pair import Lower, Upper
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
@@ -148,14 +152,14 @@ class Child:
     """
 
     send = staticmethod(posix.kill)
-    pair: "Any" = None  # process/pair.py
-    capture: "Any" = None  # process/capture.py
+    pair: "Lower | Upper | None" = None
+    capture: "Capture | None" = None
 
     def __init__(self, pid: int, start: int, go: int) -> None:
         self.pid = pid
         self.start = start
         self.go = go
-        self.termination: Any = None  # process/limits.py
+        self.termination: Any = None  # a Termination, or the Upper of process/pair.py
         self.status: int | None = None
         self.is_refused = self.got_stop = self.was_stopped = False
         self.stopped_by = 0
@@ -165,16 +169,15 @@ class Starter:
     """Starts the command from its `path`, `words` (argv), `environment` and `inherited` state.
     `die_with` makes a process die with the launcher of a pid, or is None; `directory` is a
     descriptor of --chdir, or None. `child` is the forked command, or None; contention/handoff.py
-    forks it in advance. `holder` is a process/holder.py, or None; `pair` is the Lower of
-    process/pair.py, or None; `capture` is a process/capture.py, or None.
+    forks it in advance. `pair` is that of --tree.
     """
 
     die_with: "Callable[[int], None] | None" = None
     directory: "int | None" = None
     child: "Child | None" = None
-    holder: "Any" = None
-    pair: "Any" = None
-    capture: "Any" = None
+    holder: "Holder | None" = None
+    pair: "Lower | None" = None
+    capture: "Capture | None" = None
 
     def __init__(
         self,
@@ -188,7 +191,9 @@ class Starter:
         self.environment = environment
         self.inherited = inherited
 
-    def start(self, holds: "Iterable[Hold]", variables: "list[bytes]", termination: "Any") -> Child:
+    def start(
+        self, holds: "Iterable[Hold]", variables: "list[bytes]", termination: "Termination | None"
+    ) -> Child:
         """Record the process in every hold, and only then let it exec the command, with `variables`
         (`NAME=value`) added to its environment. If the launcher dies before the go message, it
         ends. Raises OSError if nothing ran.
@@ -204,7 +209,7 @@ class Starter:
                 self.holder.begin(
                     (child.pid, child.start), [hold for hold in holds if isinstance(hold, Ticket)]
                 )
-                if termination is not None:
+                if termination is not None and self.holder.process is not None:
                     termination.strangers.add(self.holder.process)
             if self.capture is not None:
                 self.capture.begin()

@@ -5,7 +5,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any, NoReturn, Optional
+from typing import NoReturn, Optional
 
 from solo.api import blocking
 from solo.errors import SoloError
@@ -23,21 +23,20 @@ class Hold:
     Holds.
     """
 
-    def __init__(self, names: list[str], named: dict[str, Any], tickets: list[Ticket]) -> None:
+    def __init__(self, names: list[str], named: dict[str, Ticket], tickets: list[Ticket]) -> None:
         self.name = names[0]
         self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
         self.tokens: dict[str, int] = {name: named[name].number for name in names}
-        slots = {name: named[name].record.slot for name in names}
-        self.slots: dict[str, Optional[int]] = {
-            name: slot[0][0] if slot else None for name, slot in slots.items()
-        }
+        self.slots: dict[str, Optional[int]] = {}
+        for name in names:
+            record = named[name].record
+            self.slots[name] = record.slot[0][0] if record and record.slot else None
         self.depth = 1  # the number of times that a reentrant Lock acquired it
         self._tickets = tickets
         self._pid = os.getpid()
-        self._owner: Callable[[], object] = lambda: (
-            None
-        )  # the thread or task that acquired it, if it still exists
-        self._thread: Callable[[], object] = lambda: None  # the thread in which it was acquired
+        # the thread or task that acquired it, if it still exists, and the thread it was acquired in
+        self._owner: Callable[[], object] = lambda: None
+        self._thread: Callable[[], object] = self._owner
         all_holds.add(self)
 
     @property

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Optional
+from typing import Literal, Optional, Union
 
 from solo.api.arguments import AnyPath, check_name, read_options
 from solo.errors import SoloError
@@ -40,7 +40,7 @@ class Holder:
     command: tuple[str, ...]
     via: str
     ticket: int
-    claims: dict[str, Any] = field(default_factory=dict, hash=False)
+    claims: dict[str, Union[str, int]] = field(default_factory=dict, hash=False)
     note: Optional[str] = None
     directory: Optional[str] = None
     renewed_ago: Optional[float] = None

@@ -1,18 +1,23 @@
-"""Parse by typer the words after the name of a subcommand, from its signature in cli.py. On a
-terminal rich draws its help.
+"""Parse by typer the words after the name of a subcommand, from the table in cli.py. On a terminal
+rich draws its help.
 """
 
 import os
-from types import FunctionType
-from typing import Any
+from inspect import Parameter, Signature
 
 import typer
 from typer.core import TyperCommand
 
 from solo.argv import store
-from solo.commands.cli import Names, Subcommand
+from solo.commands.cli import Subcommand
 from solo.kinds import FLAG
 from solo.options import Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typer import _click
+
+    from solo.argv import Typed
 
 # Newer versions of typer contain click.
 ClickException = (vars(typer.core).get("_click") or vars(typer.core)["click"]).ClickException
@@ -25,7 +30,7 @@ class Mistake(Exception):
 class Command(TyperCommand):
     """A subcommand whose help is the same in all versions of typer."""
 
-    def collect_usage_pieces(self, ctx: Any) -> "list[str]":
+    def collect_usage_pieces(self, ctx: object) -> "list[str]":
         """Return the words of the usage line. Some versions put more dots and brackets around a
         metavar.
         """
@@ -34,7 +39,7 @@ class Command(TyperCommand):
             *[str(one.metavar) for one in self.params if one.param_type_name == "argument"],
         ]
 
-    def get_params(self, ctx: Any) -> "list[Any]":
+    def get_params(self, ctx: "_click.Context") -> "list[_click.Parameter]":
         """Return the parameters. Newer versions show a flag that lacks a metavar as one with a
         value, <bool>.
         """
@@ -45,7 +50,7 @@ class Command(TyperCommand):
         return found
 
 
-def parse(one: Subcommand, words: "list[str]") -> "tuple[dict[str, Any], list[str]] | None":
+def parse(one: Subcommand, words: "list[str]") -> "tuple[Typed, list[str]] | None":
     """Return (options by key, names) of the words after a subcommand; None after help. Raises
     Mistake; UsageError for a value.
     """
@@ -57,7 +62,7 @@ def parse(one: Subcommand, words: "list[str]") -> "tuple[dict[str, Any], list[st
         return None
     except ClickException:
         raise Mistake from None
-    options: dict[str, Any] = {}
+    options: Typed = {}
     for option in one.options:
         text = found[option.key]
         if text not in (None, False):
@@ -65,30 +70,35 @@ def parse(one: Subcommand, words: "list[str]") -> "tuple[dict[str, Any], list[st
     return options, [*(found["names"] or ())]
 
 
-def make_command(one: Subcommand) -> Any:
-    """Return the command that typer makes of a copy of the function, with defaults of typer."""
-    defaults = tuple(map(declare, one.function.__defaults__))
-    function = FunctionType(one.function.__code__, {}, one.name, defaults)
-    function.__annotations__ = one.function.__annotations__
+def make_command(one: Subcommand) -> "_click.Command":
+    """Return the command that typer makes of a function with the parameters of a subcommand."""
+
+    def function() -> None: ...
+
+    names = typer.Argument(None, metavar=one.names.metavar, help=one.names.help, show_default=False)
+    parameters = [make_parameter("names", list[str], names), *map(declare, one.options)]
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     settings = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(add_completion=False)
     app.command(one.name, cls=Command, help=one.text, context_settings=settings)(function)
     return typer.main.get_command(app)
 
 
-def declare(default: "Names | Option") -> Any:
-    """Return what typer calls an argument or an option."""
-    if isinstance(default, Names):
-        return typer.Argument(None, metavar=default.metavar, help=default.help, show_default=False)
-    is_flag = default.kind is FLAG
-    short = [f"-{default.short}"] if default.short else []
-    return typer.Option(
+def make_parameter(key: str, kind: object, default: object) -> Parameter:
+    return Parameter(key, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def declare(option: Option) -> Parameter:
+    is_flag = option.kind is FLAG
+    short = [f"-{option.short}"] if option.short else []
+    default = typer.Option(
         False if is_flag else None,
         *short,
-        f"--{default.flag}",
-        help=default.help,
-        metavar=default.metavar,
+        f"--{option.flag}",
+        help=option.help,
+        metavar=option.metavar,
     )
+    return make_parameter(option.key, bool if is_flag else str, default)
 
 
 def leave_colors() -> None:

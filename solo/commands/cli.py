@@ -1,5 +1,5 @@
-"""The subcommands. The signature of each function is the only table of what may be typed after its
-name: typer reads it (by_typer.py), and so does the parser of a run (dispatch.py).
+"""The subcommands: the only table of what may be typed after the name of each. typer reads it
+(by_typer.py), and so does the parser of a run (dispatch.py).
 """
 
 from time import time
@@ -9,10 +9,6 @@ from solo.errors import UsageError
 from solo.kernel import FOREVER
 from solo.kinds import FLAG, Kind, is_number, read_duration
 from solo.options import DIR, LAUNCHER_OPTIONS, OUTPUT, VIA, Option
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable
 
 
 def read_age(flag: str, text: str) -> float:
@@ -78,14 +74,10 @@ class Names:
         self.may_lack = metavar[0] == "["
 
 
-def declare_names(*words: str) -> "Any":
-    return Names(*words)
-
-
 def declare(
     flags: str, help: str, kind: Kind = FLAG, metavar: "str | None" = None, text: str = "",
     excludes: "tuple[str, ...]" = (),
-) -> "Any":  # fmt: skip
+) -> Option:  # fmt: skip
     """Return an Option of a subcommand: `flags` are its short one, if any, and its long one."""
     *short, long = flags.split()
     return Option(
@@ -94,247 +86,162 @@ def declare(
 
 
 class Subcommand:
-    """A subcommand: a line about it, what the manual says of it, its Names and its Options."""
-
-    def __init__(self, function: "Any", summary: str, text: str, of_run: "tuple[str, ...]") -> None:
-        self.function = function
-        self.name: str = function.__name__.rstrip("_")
-        self.summary = summary
-        self.text = text
-        self.names: Names = function.__defaults__[0]
-        self.options: tuple[Option, ...] = (
-            *function.__defaults__[1:],
-            *[option for option in LAUNCHER_OPTIONS if option.flag in of_run],
-        )
-
-
-SUBCOMMANDS: "dict[str, Subcommand]" = {}  # in the order of the manual
-HELP = Option("help", "h", FLAG, None, OUTPUT, "Print this help and exit")
-
-
-def subcommand(summary: str, text: str, *of_run: str) -> "Callable[[Any], Subcommand]":
-    """Return a decorator that makes a function a Subcommand, which also has options `of_run`.
-
-    The text is no docstring: compiled into the one file of an installation, functions have none.
+    """A subcommand: a line about it, what the manual says of it, its Names, its own Options, and
+    the flags of those that it has of a run.
     """
 
-    def add(function: "Any") -> Subcommand:
-        one = Subcommand(function, summary, text, of_run)
-        return SUBCOMMANDS.setdefault(one.name, one)
+    def __init__(
+        self, name: str, summary: str, text: str, names: Names, *options: Option, of_run: str = ""
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.text = text
+        self.names = names
+        flags = of_run.split()
+        self.options = *options, *[one for one in LAUNCHER_OPTIONS if one.flag in flags]
 
-    return add
 
-
-ONLY_NAMES = declare_names(
+HELP = Option("help", "h", FLAG, None, OUTPUT, "Print this help and exit")
+ONLY_NAMES = Names(
     "Only these names, and all names nested in them. Default: all names.", "[NAME]..."
 )
-DIRECTORY: "Any" = DIR
-BACKEND: "Any" = VIA
 ALLOW_UNKNOWN = declare("allow-unknown", "Accept a name that was never used")
 JSON = declare("json", "Print a JSON array")
 
-
-@subcommand(
-    "List the holders and waiters of each name",
-    "List the holders and waiters of each name, or of the NAMEs and the names nested in them; with "
-    "--all the last run and the health of each job, held or not.",
+# In the order of the manual.
+# fmt: off
+TABLE = (
+    Subcommand(
+        "list", "List the holders and waiters of each name",
+        "List the holders and waiters of each name, or of the NAMEs and the names nested in "
+        "them; with --all the last run and the health of each job, held or not.",
+        ONLY_NAMES, declare("all", "A row for each name known, bad states first"), DIR, VIA, JSON,
+        declare("0 null", "Print only the names, each ended by a NUL byte"),
+    ),
+    Subcommand(
+        "show", "Show the holders, processes, queue and files of a name",
+        "Show the holders of each NAME and their processes, the queue, the last runs, and the "
+        "paths of its files.",
+        Names("The names to show."), DIR, VIA, JSON,
+    ),
+    Subcommand(
+        "wait", "Wait until a name is free",
+        "Wait until no process holds or wants any of the names. The exit status is 0 then, 75 "
+        "after --timeout, 125 if one is unknown.",
+        Names("The names to wait for."), DIR, VIA,
+        declare("t timeout", "Give up after DURATION, with status 75", kinds.DURATION, "DURATION"),
+        ALLOW_UNKNOWN,
+    ),
+    Subcommand(
+        "stop", "End the holders of a name",
+        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; it "
+        "is an error if only nested ones are held.",
+        Names("The names whose holders are to end."), DIR, VIA,
+        declare("k kill-after", "Time from SIGTERM to SIGKILL (10s)", kinds.DURATION, "DURATION"),
+        declare("waiting", "End the waiters too, not only the holders"),
+        ALLOW_UNKNOWN,
+    ),
+    Subcommand(
+        "hold", "Hold names for the rest of a script, or for a time",
+        "Hold the names until the end of --pid, --fd or --for (one is needed), or until solo "
+        "release; see solo-hold(1).",
+        Names("The names to hold."),
+        declare(
+            "pid", "Hold until the process PID ends", kinds.PID, "PID",
+            "Hold the names until the process PID ends, however it ends. It must be a process "
+            "of the caller's user, unless the caller is root. In a script, $$ is the pid of its "
+            "shell, also in a subshell; the word parent is the process that called solo.",
+            ("for", "fd"),
+        ),
+        declare(
+            "fd", "Hold until descriptor FD is closed everywhere", kinds.COUNT, "FD",
+            "Hold the names until all processes that inherited the caller's descriptor FD have "
+            "closed it or ended, as the lock of flock 9 in ( ... ) 9>>FILE. FILE must be open "
+            "for writing; solo writes nothing into it.",
+            ("for",),
+        ),
+        declare("for", "Hold for DURATION, or until solo release", kinds.DURATION, "DURATION"),
+        declare(
+            "export", "Print shell code that sets SOLO_TOKEN and so on", FLAG, None,
+            "Print shell code that exports SOLO_NAME, SOLO_TOKEN and, with --slots, SOLO_SLOT. If "
+            "the names were not acquired, that code fails with the status of solo. Use it as eval "
+            '"$(solo hold --export ...)".',
+        ),
+        of_run="note dir shared slots wait latest replace replace-after kill-after busy-exit quiet "
+        "loud-after",
+    ),
+    Subcommand(
+        "release", "Release names kept by 'solo hold'", "Release names kept by 'solo hold'.",
+        Names("The names to release."),
+        declare(
+            "pid", "Release only the hold of the process PID", kinds.PID, "PID",
+            "With solo release: release only the hold of the process PID.",
+        ),
+        declare(
+            "via", "Remove the lock of a dead host at an engine", kinds.LINE, "URL",
+            "With solo release: remove the locks of the names at an engine that nobody renews, as "
+            "their host is dead; see solo-engines(7).",
+            ("pid", "dir"),
+        ),
+        DIR,
+    ),
+    Subcommand(
+        "history", "Show each run and each skip",
+        "Show each run and each skip: when it started or was skipped, how long it waited and "
+        "ran, and how it ended.",
+        ONLY_NAMES, DIR,
+        declare("via", "Show the last runs that an engine keeps", kinds.BACKEND, "WHERE"),
+        declare("since", "Omit what ended before (12h, 2d, yesterday)", SINCE, "DURATION|DATE"),
+        declare("failed", "Only runs that failed, or whose end is unknown"),
+        declare("limit", "Only the last N", POSITIVE, "N"),
+        declare("captured", "Print the output of the last run with --capture"),
+        JSON,
+    ),
+    Subcommand(
+        "check", "Print the health of jobs for a monitor",
+        "Print the health of all jobs, or the NAMEs and the names nested in them, in a line for a "
+        "monitor. The status is 0, 1 (warning), 2 (critical) or 3 (unknown).",
+        ONLY_NAMES, DIR,
+        declare("within", "2 without a success within CRIT, 1 within WARN", WITHIN, "[WARN,]CRIT"),
+    ),
+    Subcommand(
+        "metrics", "Print metrics for Prometheus",
+        "Print the numbers of holds, waiters, runs, skips and failures, and their times, as "
+        "text for Prometheus.",
+        ONLY_NAMES, DIR, VIA,
+        declare("output", "Write to FILE, replacing it atomically", kinds.FILE, "FILE"),
+    ),
+    Subcommand(
+        "top", "Show holders and waiters live",
+        "Show holders and waiters live, with CPU time and memory; the key s stops the selected "
+        "one.",
+        ONLY_NAMES, DIR, VIA,
+    ),
+    Subcommand(
+        "clean", "Remove idle names and files of dead processes",
+        "Remove idle names (--generated: only those made from commands), and files left by dead "
+        "processes. Jobs may start meanwhile.",
+        ONLY_NAMES, DIR, declare("generated", "Only names that solo made from commands"),
+        declare("history", "Also remove journals of names idle for DURATION", AGE, "DURATION"),
+    ),
+    Subcommand(
+        "doctor", "Check the machine, crontabs or units",
+        "Check that this machine and user, and with --via the engine, have all that solo needs; "
+        "with --crontab or --unit check FILEs, see solo(7). The status is 1 if a check fails. "
+        "With --fix, as root, make a place for the names of the given users, else of all "
+        "without a home directory of their own.",
+        Names(
+            "Crontabs or units, or directories of them; - is standard input. With --fix users.",
+            "[FILE]...",
+        ),
+        DIR, VIA,
+        declare("crontab", "Check crontabs: FILEs, or those of cron", excludes=("unit", "fix")),
+        declare("unit", "Check units: FILEs, names, or the local ones"),
+        declare(
+            "fix", "Make places for users without a home", excludes=("unit", "dir", "via", "json"),
+        ),
+        JSON,
+    ),
 )
-def list_(
-    names: "list[str]" = ONLY_NAMES,
-    all: bool = declare("all", "A row for each name known, bad states first"),
-    dir: str = DIRECTORY,
-    via: str = BACKEND,
-    json: bool = JSON,
-    null: bool = declare("0 null", "Print only the names, each ended by a NUL byte"),
-) -> None: ...
-
-
-@subcommand(
-    "Show the holders, processes, queue and files of a name",
-    "Show the holders of each NAME and their processes, the queue, the last runs, and the paths of "
-    "its files.",
-)
-def show(
-    names: "list[str]" = declare_names("The names to show."),
-    dir: str = DIRECTORY,
-    via: str = BACKEND,
-    json: bool = JSON,
-) -> None: ...
-
-
-@subcommand(
-    "Wait until a name is free",
-    "Wait until no process holds or wants any of the names. The exit status is 0 then, 75 after "
-    "--timeout, 125 if one is unknown.",
-)
-def wait(
-    names: "list[str]" = declare_names("The names to wait for."),
-    dir: str = DIRECTORY,
-    via: str = BACKEND,
-    timeout: str = declare(
-        "t timeout", "Give up after DURATION, with status 75", kinds.DURATION, "DURATION"
-    ),
-    allow_unknown: bool = ALLOW_UNKNOWN,
-) -> None: ...
-
-
-@subcommand(
-    "End the holders of a name",
-    "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; it is an "
-    "error if only nested ones are held.",
-)
-def stop(
-    names: "list[str]" = declare_names("The names whose holders are to end."),
-    dir: str = DIRECTORY,
-    via: str = BACKEND,
-    kill_after: str = declare(
-        "k kill-after", "Time from SIGTERM to SIGKILL (10s)", kinds.DURATION, "DURATION"
-    ),
-    waiting: bool = declare("waiting", "End the waiters too, not only the holders"),
-    allow_unknown: bool = ALLOW_UNKNOWN,
-) -> None: ...
-
-
-@subcommand(
-    "Hold names for the rest of a script, or for a time",
-    "Hold the names until the end of --pid, --fd or --for (one is needed), or until solo release; "
-    "see solo-hold(1).",
-    *"note dir shared slots wait latest replace replace-after kill-after busy-exit quiet".split(),
-    "loud-after",
-)
-def hold(
-    names: "list[str]" = declare_names("The names to hold."),
-    pid: str = declare(
-        "pid", "Hold until the process PID ends", kinds.PID, "PID",
-        "Hold the names until the process PID ends, however it ends. It must be a process of the "
-        "caller's user, unless the caller is root. In a script, $$ is the pid of its shell, also "
-        "in a subshell; the word parent is the process that called solo.",
-        ("for", "fd"),
-    ),
-    fd: str = declare(
-        "fd", "Hold until descriptor FD is closed everywhere", kinds.COUNT, "FD",
-        "Hold the names until all processes that inherited the caller's descriptor FD have closed "
-        "it or ended, as the lock of flock 9 in ( ... ) 9>>FILE. FILE must be open for writing; "
-        "solo writes nothing into it.",
-        ("for",),
-    ),
-    for_: str = declare(
-        "for", "Hold for DURATION, or until solo release", kinds.DURATION, "DURATION"
-    ),
-    export: bool = declare(
-        "export", "Print shell code that sets SOLO_TOKEN and so on", FLAG, None,
-        "Print shell code that exports SOLO_NAME, SOLO_TOKEN and, with --slots, SOLO_SLOT. If the "
-        "names were not acquired, that code fails with the status of solo. Use it as eval "
-        '"$(solo hold --export ...)".',
-    ),
-) -> None: ...  # fmt: skip
-
-
-@subcommand("Release names kept by 'solo hold'", "Release names kept by 'solo hold'.", "dir")
-def release(
-    names: "list[str]" = declare_names("The names to release."),
-    pid: str = declare(
-        "pid", "Release only the hold of the process PID", kinds.PID, "PID",
-        "With solo release: release only the hold of the process PID.",
-    ),
-    via: str = declare(
-        "via", "Remove the lock of a dead host at an engine", kinds.LINE, "URL",
-        "With solo release: remove the locks of the names at an engine that nobody renews, as "
-        "their host is dead; see solo-engines(7).",
-        ("pid", "dir"),
-    ),
-) -> None: ...  # fmt: skip
-
-
-@subcommand(
-    "Show each run and each skip",
-    "Show each run and each skip: when it started or was skipped, how long it waited and ran, and "
-    "how it ended.",
-)
-def history(
-    names: "list[str]" = ONLY_NAMES,
-    dir: str = DIRECTORY,
-    via: str = declare("via", "Show the last runs that an engine keeps", kinds.BACKEND, "WHERE"),
-    since: str = declare(
-        "since", "Omit what ended before (12h, 2d, yesterday)", SINCE, "DURATION|DATE"
-    ),
-    failed: bool = declare("failed", "Only runs that failed, or whose end is unknown"),
-    limit: str = declare("limit", "Only the last N", POSITIVE, "N"),
-    captured: bool = declare("captured", "Print the output of the last run with --capture"),
-    json: bool = JSON,
-) -> None: ...
-
-
-@subcommand(
-    "Print the health of jobs for a monitor",
-    "Print the health of all jobs, or the NAMEs and the names nested in them, in a line for a "
-    "monitor. The status is 0, 1 (warning), 2 (critical) or 3 (unknown).",
-)
-def check(
-    names: "list[str]" = ONLY_NAMES,
-    dir: str = DIRECTORY,
-    within: str = declare(
-        "within", "2 without a success within CRIT, 1 within WARN", WITHIN,
-        "[WARN,]CRIT",
-    ),
-) -> None: ...  # fmt: skip
-
-
-@subcommand(
-    "Print metrics for Prometheus",
-    "Print the numbers of holds, waiters, runs, skips and failures, and their times, as text for "
-    "Prometheus.",
-)
-def metrics(
-    names: "list[str]" = ONLY_NAMES,
-    dir: str = DIRECTORY,
-    via: str = BACKEND,
-    output: str = declare("output", "Write to FILE, replacing it atomically", kinds.FILE, "FILE"),
-) -> None: ...
-
-
-@subcommand(
-    "Show holders and waiters live",
-    "Show holders and waiters live, with CPU time and memory; the key s stops the selected one.",
-)
-def top(names: "list[str]" = ONLY_NAMES, dir: str = DIRECTORY, via: str = BACKEND) -> None: ...
-
-
-@subcommand(
-    "Remove idle names and files of dead processes",
-    "Remove idle names (--generated: only those made from commands), and files left by dead "
-    "processes. Jobs may start meanwhile.",
-)
-def clean(
-    names: "list[str]" = ONLY_NAMES,
-    dir: str = DIRECTORY,
-    generated: bool = declare("generated", "Only names that solo made from commands"),
-    history: str = declare(
-        "history", "Also remove journals of names idle for DURATION", AGE, "DURATION"
-    ),
-) -> None: ...
-
-
-@subcommand(
-    "Check the machine, crontabs or units",
-    "Check that this machine and user, and with --via the engine, have all that solo needs; with "
-    "--crontab or --unit check FILEs, see solo(7). The status is 1 if a check fails. With --fix, "
-    "as root, make a place for the names of the given users, else of all without a home directory "
-    "of their own.",
-)
-def doctor(
-    names: "list[str]" = declare_names(
-        "Crontabs or units, or directories of them; - is standard input. With --fix users.",
-        "[FILE]...",
-    ),
-    dir: str = DIRECTORY,
-    via: str = BACKEND,
-    crontab: bool = declare(
-        "crontab", "Check crontabs: FILEs, or those of cron", excludes=("unit", "fix")
-    ),
-    unit: bool = declare("unit", "Check units: FILEs, names, or the local ones"),
-    fix: bool = declare(
-        "fix", "Make places for users without a home", excludes=("unit", "dir", "via", "json")
-    ),
-    json: bool = JSON,
-) -> None: ...
+# fmt: on
+SUBCOMMANDS = {one.name: one for one in TABLE}

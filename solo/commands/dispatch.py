@@ -1,5 +1,5 @@
 """Run a subcommand. typer parses its words; the parser of a guarded run does if they are simple, or
-typer is missing, and says what is wrong with them. Both read the signatures in cli.py.
+typer is missing, and says what is wrong with them. Both read the table in cli.py.
 """
 
 import posix
@@ -17,17 +17,16 @@ from solo.text.stdout import replace_stdout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from solo.argv import Typed
     from solo.commands.cli import Subcommand
 
-    Parsed = tuple[dict[str, Any], list[str]]  # options by key, names
+    Parsed = tuple[Typed, list[str]]  # options by key, names
 
 OF_SCRIPTS = ("hold", "release")  # which print nothing, and are never parsed by typer
 TIMES = (DURATION, LIMIT, AGE, SINCE, WITHIN)
 
 
-def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
+def run(before: "Typed", name: "str | None", words: "list[str]") -> int:
     """Run subcommand `name` with options `before` it and `words` after it, or print help. Return
     the exit status.
     """
@@ -38,7 +37,7 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     return answer_errors(lambda: run_any(before, name, words))
 
 
-def run_any(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
+def run_any(before: "Typed", name: "str | None", words: "list[str]") -> int:
     """Do as `run`. Raises SoloError."""
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
     signal(SIGCHLD, SIG_DFL)  # else the kernel reaps our children, and their status is lost
@@ -100,9 +99,7 @@ def is_flag(one: "Subcommand", word: str) -> bool:
     )
 
 
-def check(
-    one: "Subcommand", options: "dict[str, Any]", words: "list[str]", names: "list[str]"
-) -> None:
+def check(one: "Subcommand", options: "Typed", words: "list[str]", names: "list[str]") -> None:
     """Add options from the environment. Raises UsageError for what does not go together."""
     check_words(words, names)
     check_excludes(options, (*one.options, *PARTS))
@@ -125,16 +122,14 @@ def check(
         check_names(names)
 
 
-def parse_mixed(
-    words: "list[str]", table: "tuple[Option, ...]"
-) -> "tuple[dict[str, Any], list[str]]":
+def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "Parsed":
     """Return (options by key, names) of the words after a subcommand, in any order. Raises
     UsageError.
     """
     parts = [option.part for option in table if option.part is not None]
     known = {"--" + option.flag: option for option in (*table, *parts)}
     known.update({"-" + option.short: option for option in table if option.short})
-    options: dict[str, Any] = {}
+    options: Typed = {}
     names: list[str] = []
     at = 0
     while at < len(words):

@@ -5,7 +5,6 @@ what they do to others.
 import os
 from collections.abc import Callable
 from fcntl import LOCK_EX
-from typing import Any
 
 from solo import directories
 from solo.acquire import acquire_further
@@ -31,16 +30,14 @@ from solo.text.width import clean, pad, print_clean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from solo.argv import Typed
     from solo.launcher import Run
 
 RUNS, WAITS, REPLACES, BUSY, RAN = "runs", "waits", "replaces", "busy", "ran"  # outcomes
 
 
 def run(
-    typed: "dict[str, Any]",
-    words: "list[str]",
-    make_run: "type[Run]",
-    find_status: "Callable[..., int]",
+    typed: "Typed", words: "list[str]", make_run: "type[Run]", find_status: "Callable[..., int]"
 ) -> int:
     """Print what a run of these options would do. Return its exit status, 0 if it would wait.
     Raises what it would.
@@ -67,7 +64,7 @@ def run(
         outcome=kind,
         name=outcome.name if outcome else None,
         reason=str(outcome) if outcome else None,
-        place=getattr(outcome, "place", None),
+        place=outcome.place if isinstance(outcome, Waits) else None,
         status=status,
     )
     if "json" in typed:
@@ -89,11 +86,12 @@ def rehearse(guarded: "Run") -> None:
         try_place(find_journals(plan.dir)[0], plan.dir)
     if plan.locks_files:
         acquire_further(plan.names[0], named, lambda: look_at_files(plan, guarded.inherited.umask))
-    if guarded.remote is not None:
+    hold = guarded.remote
+    if hold is not None:
         from solo.commands import remote
 
         acquire_further(
-            plan.names[0], named, lambda: remote.rehearse(guarded.remote, guarded.once, refuse_wait)
+            plan.names[0], named, lambda: remote.rehearse(hold, guarded.once, refuse_wait)
         )
 
 
@@ -169,7 +167,7 @@ def print_row(title: str, text: object) -> None:
     print_clean(f"{pad(clean(title), 9)}  {text}")
 
 
-def print_facts(guarded: "Run", typed: "dict[str, Any]", facts: Verdict, verdict: str) -> None:
+def print_facts(guarded: "Run", typed: "Typed", facts: Verdict, verdict: str) -> None:
     """Print the facts as a table, each with the option, variable or default that chose it."""
     plan, directory = guarded.plan, facts.directory
     print_row("command", cut_command(facts.command))
@@ -200,7 +198,7 @@ def print_names(plan: Plan) -> None:
         print_row("", f"{second}, made from the real path of the program, is acquired too")
 
 
-def find_source(option: Option, typed: "dict[str, Any]", default: str) -> str:
+def find_source(option: Option, typed: "Typed", default: str) -> str:
     """Return the option or the variable that has set it, or `default`."""
     variable = str(option.variable)
     if option.key not in typed:
@@ -216,11 +214,11 @@ def name_outcome(plan: Plan, error: "Waits | Busy") -> str:
     return REPLACES if error.place and (plan.replace or plan.wait is None) else WAITS
 
 
-def describe_outcome(plan: Plan, kind: str, outcome: Any) -> str:
+def describe_outcome(plan: Plan, kind: str, outcome: "Waits | Busy | None") -> str:
     """Return what the run would do, and why."""
-    if kind == RUNS:
+    if outcome is None:
         return "it runs at once"
-    if kind in (BUSY, RAN):
+    if isinstance(outcome, Busy):
         return f"it is skipped: {outcome}"
     if kind == REPLACES:
         return f"it ends the holder and the waiters in its way, and runs; {outcome}"

@@ -5,7 +5,6 @@ above it.
 from collections.abc import Iterable, Sequence
 from posix import isatty
 from time import localtime, strftime, time
-from typing import Any
 
 from solo.commands.list import Cells
 from solo.commands.list import make_table as make_list
@@ -44,6 +43,7 @@ from solo.tickets import LIVE, ORPHANED, Queue
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 COLUMNS = "NAME TIME OUTCOME WAITED RAN PID USER HOST NOTE COMMAND".split()
 UNKNOWN, HELD, RELEASED, LEFT = "unknown", "held", "released", "ended"
@@ -348,7 +348,7 @@ def make_picture(
     width: int,
     encoding: str,
     quiet: "Sequence[str]" = (),
-) -> Any:
+) -> "Text":
     """Return a line per name: bars for its runs, marks for skips and failures, and how long its
     runs took.
 

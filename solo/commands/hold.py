@@ -39,9 +39,7 @@ from solo.text.stdout import write_stdout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
+    from solo.argv import Typed
     from solo.contention.protocols import Hold
     from solo.record import Descriptor
     from solo.tickets import Ticket
@@ -52,7 +50,7 @@ LONGEST_SLEEP = 1e9  # seconds
 UNFINISHED, FAILED = b"false || ", b"(exit %d)\n"
 
 
-def run(options: "dict[str, Any]", names: "list[str]") -> int:
+def run(options: "Typed", names: "list[str]") -> int:
     """Acquire `names` and leave them held. Return 0. Raises SoloError."""
     if options.get("for", FOREVER) <= 0:
         raise UsageError("--for must be longer than 0s")
@@ -290,7 +288,7 @@ class Timer(GivenProcess):
         posix.kill(self.identity[0], SIGKILL)  # our child, not reaped: its pid is its own
 
 
-KEEPERS: "dict[str, Callable[[Any], GivenProcess]]" = {
+KEEPERS: "dict[str, type[GivenProcess]]" = {
     "fd": GivenDescriptor,
     "pid": GivenProcess,
     "for": Timer,

@@ -19,7 +19,12 @@ from solo.tickets import LIVE, ORPHANED, FileQueue, Queue, Ticket, is_published
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import TypeVar
+
+    from solo.acquire import FindPlace
+    from solo.contention.protocols import Watch
+    from solo.plan import Plan
+    from solo.record import Record
 
     Result = TypeVar("Result")
     OpenOne = Callable[..., Directory]  # open_names, or open_place of the journals
@@ -85,8 +90,12 @@ def open_queue(name: str, options: Asked, origin: Origin) -> "Queue | None":
 
 
 def look_at_names(
-    wanted: "Any", plan: "Any", watch: "Any", find_place: "Any", check: "Any" = None
-) -> "Any":
+    wanted: "Record",
+    plan: "Plan",
+    watch: "Watch",
+    find_place: "FindPlace",
+    check: "Callable[[Directory, list[str]], None] | None" = None,
+) -> "dict[str, Ticket]":
     """Do as acquire_names, but act on nothing. `watch` is called where it would wait; then it looks
     again.
 

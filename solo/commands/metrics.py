@@ -8,7 +8,6 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from solo import __version__
 from solo.commands.list import collect, report_absent
@@ -29,13 +28,19 @@ from solo.text.users import find_user
 from solo.text.width import clean
 from solo.tickets import Ticket
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from solo.identity import Origin
+
+    Numbers = dict[str, float]  # by sample
+    Samples = dict[tuple[str, str], Numbers]  # by name and backend
+
 MODE = 0o644  # of a new file: its reader is another user
 STATE = "solo_job_state"
-SUFFIXES = {
-    "gauge": ("",),
-    "counter": ("",),
-    "summary": ("_sum", "_count"),
-}  # of the samples of a family
+# of the samples of a family
+SUFFIXES = {"gauge": ("",), "counter": ("",), "summary": ("_sum", "_count")}
 # A name has few runs a day: a histogram would be a dozen of nearly empty series for each name.
 # fmt: off
 FAMILIES = (
@@ -83,11 +88,10 @@ def run(options: Asked, names: "list[str]") -> int:
     return 0 if complete else SoloError.status
 
 
-def collect_samples(options: Asked, names: "list[str]") -> "tuple[Any, ...]":
-    """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all
-    could be read).
-    """
-    samples, readable, origin, clock = {}, True, read_origin(), read_clock()
+def collect_samples(options: Asked, names: "list[str]") -> "tuple[Samples, set[str], bool]":
+    """Return (the samples, the names that solo made from commands, whether all could be read)."""
+    samples: Samples = {}
+    readable, origin, clock = True, read_origin(), read_clock()
     generated, reported = set[str](), set[str]()
 
     def report(text: str) -> None:
@@ -99,7 +103,7 @@ def collect_samples(options: Asked, names: "list[str]") -> "tuple[Any, ...]":
         if ticket.record is not None and ticket.record.is_generated:
             generated.add(row.name)
 
-    nothing = {"solo_held": 0, "solo_waiting": 0}
+    nothing: Numbers = {"solo_held": 0, "solo_waiting": 0}
     held = nothing if options.where == FILE else {}  # else no ticket of a file is read
     for name, job in examine_all(Asked(dir=options.dir), names, clock):
         if isinstance(job, SoloError):
@@ -111,7 +115,7 @@ def collect_samples(options: Asked, names: "list[str]") -> "tuple[Any, ...]":
             skips = count_skips(name, options, origin) if job.history.totals.skips else 0
             mine = {**held, **count_runs(job), "solo_skips_in_a_row": skips}
             if not is_passing(job, clock):
-                mine[STATE] = job.health.states
+                mine.update({STATE + state: state in job.health.states for state in STATES})
             samples[name, FILE] = mine
     rows, complete = collect_rows(samples, options, names, report, visit)
     for row in rows:
@@ -121,12 +125,12 @@ def collect_samples(options: Asked, names: "list[str]") -> "tuple[Any, ...]":
 
 
 def collect_rows(
-    samples: "dict[tuple[str, str], Any]",
+    samples: "Samples",
     options: Asked,
     names: "list[str]",
-    report: Any,
-    visit: Any,
-) -> Any:
+    report: "Callable[[str], None]",
+    visit: "Callable[[Row, Ticket], None]",
+) -> "tuple[list[Row], bool]":
     """Return what `collect` does. Of an engine that fails there are no rows, but a sample of no
     name.
     """
@@ -150,10 +154,10 @@ def collect_rows(
     return found
 
 
-def count_runs(job: Job) -> "dict[str, Any]":
+def count_runs(job: Job) -> "Numbers":
     """Return the samples of a name that come from its journal."""
     totals, last = job.history.totals, job.history.events[-1]
-    mine = {
+    mine: Numbers = {
         "solo_runs_total": totals.runs,
         "solo_skips_total": totals.skips,
         "solo_failures_total": totals.failures,
@@ -178,7 +182,7 @@ def count_runs(job: Job) -> "dict[str, Any]":
     return mine
 
 
-def count_skips(name: str, options: Asked, origin: Any) -> int:
+def count_skips(name: str, options: Asked, origin: "Origin") -> int:
     """Return the skips in a row that the gate counts, as `solo show` prints them; 0 if it cannot be
     read.
     """
@@ -189,7 +193,7 @@ def count_skips(name: str, options: Asked, origin: Any) -> int:
         return 0  # listing the tickets reports it
 
 
-def add_row(mine: "dict[str, Any]", row: Row, now: float) -> None:
+def add_row(mine: "Numbers", row: Row, now: float) -> None:
     """Add a ticket, a row of `solo list`, to the samples of its name."""
     is_held = not row.is_waiting
     mine["solo_held" if is_held else "solo_waiting"] += 1
@@ -201,9 +205,7 @@ def add_row(mine: "dict[str, Any]", row: Row, now: float) -> None:
         mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
 
 
-def format_metrics(
-    samples: "dict[tuple[str, str], Any]", generated: "set[Any]", common: "dict[str, Any]"
-) -> str:
+def format_metrics(samples: "Samples", generated: "set[str]", common: "dict[str, str]") -> str:
     lines = [
         "# HELP solo_build_info The version of solo that wrote this.",
         "# TYPE solo_build_info gauge",
@@ -217,20 +219,18 @@ def format_metrics(
     for family, kind, help in FAMILIES:
         lines += [f"# HELP {family} {help}", f"# TYPE {family} {kind}"]
         for labels, values in rows:
-            for suffix in SUFFIXES[kind]:
+            for suffix in STATES if family == STATE else SUFFIXES[kind]:
                 value = values.get(family + suffix)
-                if family == STATE and value is not None:
-                    lines += [
-                        f'{STATE}{{{labels},state="{state}"}} {int(state in value)}'
-                        for state in STATES
-                    ]
-                elif value is not None:
-                    number = value if isinstance(value, int) else f"{value:.3f}"
-                    lines.append(f"{family}{suffix}{{{labels}}} {number}")
+                if value is not None:
+                    sample = f"{family}{suffix}{{{labels}}}"
+                    if family == STATE:
+                        sample = f'{STATE}{{{labels},state="{suffix}"}}'
+                    number = int(value) if isinstance(value, int) else f"{value:.3f}"
+                    lines.append(f"{sample} {number}")
     return "\n".join([*lines, "# EOF\n"])
 
 
-def format_labels(**labels: Any) -> str:
+def format_labels(**labels: str) -> str:
     return ",".join(f'{label}="{quote_label(text)}"' for label, text in labels.items())
 
 

@@ -5,7 +5,6 @@ launchers.
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import Any
 
 from solo.commands.lookup import Asked
 from solo.engines.engine import INVALID_ANSWER, Entry, Gone, Renewal
@@ -28,6 +27,12 @@ from solo.modes import EXCLUSIVE, INTENTIONS, Claim, plan_claims
 from solo.text.describe import cut_command, describe_self, format_duration, format_span
 from solo.text.rows import Row, make_entry_row
 from solo.text.width import print_clean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.contention.period import PeriodGuard
+    from solo.contention.protocols import Watch
+    from solo.engines.acquire import EngineHold
 
 LOOK_AGAIN = 0.25  # seconds
 SAMPLES = 5  # calls, for the latency
@@ -129,7 +134,7 @@ class Onlooker(Contender):
         return count_waiters(self.earlier) + 1, describe_entries(self.obstacles), ""
 
 
-def rehearse(hold: Any, once: Any, watch: Any) -> None:
+def rehearse(hold: "EngineHold", once: "PeriodGuard | None", watch: "Watch") -> None:
     """Do as EngineHold.acquire, but join no queue: `watch` is called where it would wait. Raises
     Busy, SoloError.
     """

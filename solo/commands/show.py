@@ -34,6 +34,10 @@ from solo.text.tables import Styles, format_json, format_time, print_rows
 from solo.text.width import print_clean
 from solo.tickets import FileQueue, Queue
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from psutil import Process
+
 KIB = 1024
 LAST_RUNS = 5
 ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "name")  # of psutil
@@ -169,7 +173,7 @@ class Processes:
     """All processes at one moment. Without psutil there are none, and `problem` says why."""
 
     def __init__(self) -> None:
-        self.found: dict[int, Any] = {}
+        self.found: dict[int, Process] = {}
         self.children: dict[int, list[int]] = {}
         self.problem = ""
         try:

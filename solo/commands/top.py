@@ -10,7 +10,6 @@ import sys
 import termios
 import tty
 from time import monotonic, strftime
-from typing import Any
 
 from solo.commands import stop
 from solo.commands.list import CELLS, STYLES, Cells, add_usual, collect, make_table, report_absent
@@ -25,6 +24,10 @@ from solo.text.rows import Row
 from solo.text.tables import GAP, fit, make_rich, print_rows
 from solo.text.width import clean, cut, print_clean
 from solo.tickets import Queue, Ticket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rich.console import Group
 
 Key = tuple[str, str, int]
 INTERVAL = 1.0  # seconds
@@ -67,7 +70,7 @@ def run(options: Asked, names: "list[str]") -> int:
     return 0
 
 
-def show(view: Any, screen: Any) -> None:
+def show(view: "View", screen: "Screen") -> None:
     """Draw the view once a second and obey keys, until q."""
     key, due = None, monotonic()
     while key != QUIT:
@@ -127,7 +130,7 @@ class View:
         self.message = clean(message)
         self.message_time = monotonic()
 
-    def press(self, key: Any) -> None:
+    def press(self, key: "str | None") -> None:
         """Act on a key."""
         if key is None:
             return
@@ -183,7 +186,7 @@ class View:
         columns, lines = make_table(COLUMNS, self.rows, cells)
         return columns, [list(map(clean, line)) for line in lines]
 
-    def render(self, width: int, height: int) -> Any:
+    def render(self, width: int, height: int) -> "Group":
         """Return the screen for rich: counts and time of day, the rows around the selected one, a
         question or message.
         """
@@ -265,15 +268,20 @@ class Usage:
 class Screen:
     """The terminal: alternate screen, keys as they are typed. Every way to end restores it."""
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Screen":
         from rich.console import Console
         from rich.live import Live
 
         for variable in ("COLUMNS", "LINES"):
             os.environ.pop(variable, None)  # an exported size may be outdated
         self.console = Console()
-        quiet: Any = dict.fromkeys(("auto_refresh", "redirect_stdout", "redirect_stderr"), False)
-        self.live = Live(console=self.console, screen=True, **quiet)
+        self.live = Live(
+            console=self.console,
+            screen=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self.settings = termios.tcgetattr(0)
         self.received: list[int] = []
         self.typed = b""
@@ -295,7 +303,7 @@ class Screen:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
-    def receive(self, number: int, _: Any) -> None:
+    def receive(self, number: int, _: object) -> None:
         self.received.append(number)
 
     def occupy(self) -> None:
@@ -310,7 +318,7 @@ class Screen:
         except (OSError, termios.error):
             pass  # the terminal is gone
 
-    def wait_key(self, seconds: float) -> Any:
+    def wait_key(self, seconds: float) -> "str | None":
         """Return the next key, None after `seconds` or a change of size, QUIT after a signal or a
         hangup.
         """

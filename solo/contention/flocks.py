@@ -31,7 +31,7 @@ from solo.process.watch import find_lock_owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
     from solo.contention.protocols import Files, Hold, Watch
 
@@ -50,7 +50,7 @@ class Flock(Opened):
 
     option = "flock"
     system_call = "flock(2)"
-    call: "Any" = staticmethod(flock)
+    call: "Callable[[int, int], object]" = staticmethod(flock)
     mark = " FLOCK "
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
     type_words = "neither a file nor a directory"

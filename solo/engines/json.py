@@ -40,6 +40,6 @@ def loads(data: "str | bytes") -> "Any":
     return value
 
 
-def dumps(value: "Any") -> str:
+def dumps(value: object) -> str:
     """Return the shortest text of a value, in ASCII. Raises TypeError."""
     return "".join(encode(value, 0))

@@ -22,9 +22,11 @@ from solo.text.describe import cut_command, format_duration
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, TypeVar
 
     from solo.contention.protocols import Watch
+
+    Answer = TypeVar("Answer")
 
 PAUSE = 0.5  # seconds
 NEVER = -float("inf")
@@ -392,7 +394,7 @@ def pause(wait: Wait, error: SoloError) -> None:
     wait.watch(block, wait.patience, lambda: (None, str(error), ""))
 
 
-def ask_until_answered(wait: Wait, ask: "Callable[..., Any]", *words: object) -> "Any":
+def ask_until_answered(wait: Wait, ask: "Callable[..., Answer]", *words: object) -> "Answer":
     """Call `ask` until it no longer raises Unreachable, or the patience is over. Return what it
     returns.
     """

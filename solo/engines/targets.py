@@ -17,7 +17,6 @@ from solo.kernel import find_home
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from solo.engines.lease import Terms
     from solo.engines.queue import Engine
@@ -227,12 +226,13 @@ def has_secret(target: Target) -> bool:
     return target.password is not None or any(map(is_secret, target.settings))
 
 
-def load_toml(data: str) -> "Any":
+def load_toml(data: str) -> "dict[str, object]":
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
-    return tomllib.loads(data)
+    loaded: dict[str, object] = tomllib.loads(data)
+    return loaded
 
 
 def make_target(path: str, name: str, table: object) -> Target:

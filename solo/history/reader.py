@@ -423,7 +423,7 @@ def add_days(days: "list[Day]", events: "list[Run]") -> "list[Day]":
     return [known[number] for number in sorted(known)[-MOST_DAYS:]]
 
 
-def format_line(event: bytes, values: Any, fields: Readers) -> bytes:
+def format_line(event: bytes, values: "Totals | Day", fields: Readers) -> bytes:
     """Return the line of totals or of a day."""
     forms: dict[object, bytes] = {parse_count: b" %b=%d", parse_time: b" %b=%.3f"}
     parts = [

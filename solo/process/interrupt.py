@@ -12,7 +12,6 @@ from _signal import SIG_DFL, SIG_SETMASK, SIGRTMAX, SIGRTMIN, getsignal
 from collections.abc import Callable
 from errno import EINTR
 from fcntl import F_OFD_SETLKW, flock
-from typing import Any
 
 Call = Callable[[int, int], object]  # flock(2), or what is called as it is
 
@@ -42,7 +41,7 @@ def prepare() -> "tuple[int, dict[Call, Call], Callable[[], int]] | None":
             set_handler(number, before)
             return None
         find_function(libc, "siginterrupt")(number, 1)
-        calls: dict[Call, Any] = {flock: call_flock}
+        calls: dict[Call, Call] = {flock: call_flock}
         calls[ofd.lock] = lambda fd, mode: call_fcntl(fd, F_OFD_SETLKW, ofd.make_request(mode))
         return number, calls, _ctypes.get_errno
     except (ImportError, OSError, StopIteration):

@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def make_type(code: str) -> "Any":
+    return type(code, (_ctypes._SimpleCData,), {"_type_": code})
+
+
 # Types of C. Bytes is a char *: bytes up to a NUL, or None.
-Int: "Any" = type("Int", (_ctypes._SimpleCData,), {"_type_": "i"})
-Pointer: "Any" = type("Pointer", (_ctypes._SimpleCData,), {"_type_": "P"})
-Bytes: "Any" = type("Bytes", (_ctypes._SimpleCData,), {"_type_": "z"})
+Int, Pointer, Bytes = map(make_type, "iPz")
 
 
 def load_library(name: "str | None" = None) -> int:
@@ -30,7 +32,7 @@ def find_function(
     """
     types = {} if arguments is None else {"_argtypes_": tuple(arguments)}
     flags = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
-    kind: Any = type(name, (_ctypes.CFuncPtr,), {"_flags_": flags, "_restype_": result, **types})
+    kind = type(name, (_ctypes.CFuncPtr,), {"_flags_": flags, "_restype_": result, **types})
     return kind(_ctypes.dlsym(library, name))  # type: ignore[no-any-return]
 
 

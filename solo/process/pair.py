@@ -44,7 +44,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable
-    from typing import Any
 
     from solo.contention.protocols import Hold
     from solo.identity import Process
@@ -64,7 +63,7 @@ class End:
     """
 
     def __init__(self, run: "Run", socket: "socket") -> None:
-        self.run: Any = run  # an Observer has it, or None
+        self.run: Run = run
         self.socket = socket
         self.descriptors: tuple[int, ...] = (socket.fileno(),)
 
@@ -93,6 +92,8 @@ class Lower(End, Observer):
     """The lower process's end, and an observer of the run. `upper` is the (pid, start) of the other
     process.
     """
+
+    run: "Run"
 
     def __init__(self, run: "Run", socket: "socket", upper: "Process") -> None:
         super().__init__(run, socket)
@@ -220,6 +221,9 @@ class Kept:
         self.descriptors = descriptors
         self.file = file
 
+    def complete(self, child: "Process") -> None:
+        """Do nothing: the lower process has."""
+
     def release(self) -> None:
         """Release it as a Ticket does: where nobody can look for the command's process, a ticket
         without a lock is not dead.
@@ -259,9 +263,9 @@ class Upper(End):
         """Forward signals until the lower process has ended; if it was killed, go on. Does not
         return.
         """
-        observers = (*self.run.own_observers, *self.run.observers)
-        kept = [fd for each in (self, *observers) for fd in each.descriptors]
-        supervise.close_descriptors([2, *kept])
+        observers = [*self.run.own_observers, *self.run.observers]
+        kept = [fd for observer in observers for fd in observer.descriptors]
+        supervise.close_descriptors([2, *self.descriptors, *kept])
         supervise.leave_directory()
         child = Child(self.lower, 0, -1)
         child.pair = child.termination = self

@@ -10,8 +10,7 @@ from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from solo.argv import Typed
     from solo.launcher import Run
 
 
@@ -56,7 +55,7 @@ class Event:
 class Reporter(Observer):
     """An observer that also hears of refusals from before there is a Run."""
 
-    def __init__(self, typed: "dict[str, Any]") -> None:
+    def __init__(self, typed: "Typed") -> None:
         self.typed = typed
 
     @property

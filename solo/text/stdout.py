@@ -8,7 +8,7 @@ from solo.kernel import has_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from _typeshed import ReadableBuffer
 
 
 class Stream(FileIO):
@@ -16,9 +16,10 @@ class Stream(FileIO):
     it.
     """
 
-    def write(self, data: "Any") -> int:
+    def write(self, data: "ReadableBuffer") -> int:
         """Write all of `data`. Raises OSError."""
         left = memoryview(data)
+        size = left.nbytes
         try:
             while left:
                 written = super().write(left)
@@ -28,7 +29,7 @@ class Stream(FileIO):
                     left = left[written:]
         except OSError as error:
             raise OSError(error.errno, f"stdout: {error.strerror}") from None
-        return len(data)
+        return size
 
 
 def open_stdout() -> Stream:

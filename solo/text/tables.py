@@ -7,17 +7,21 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 
 from solo.text.rows import FIELDS_OF_TIME
 from solo.text.width import clean, cut, measure, pad
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rich.box import Box
+    from rich.console import Console
+    from rich.table import Table
+
 Rows = list[list[str]]  # of cells
 Columns = Sequence[str]
 Styles = dict[str, str]  # by the text of a cell
-Change = Callable[
-    [list[str], int], Any
-]  # returns the cells of a column, as they fit into some width, or None
+# returns the cells of a column, as they fit into some width, or None
+Change = Callable[[list[str], int], "list[str] | None"]
 
 GAP = 2  # cells between two columns on a terminal
 NAME, NOTE = "NAME", "NOTE"
@@ -70,7 +74,7 @@ def print_rows(
         print(empty)
 
 
-def open_console() -> Any:
+def open_console() -> "Console | None":
     """Return the Console of rich on a terminal, None elsewhere, and where rich is missing: tables
     are plain text then.
     """
@@ -83,7 +87,9 @@ def open_console() -> Any:
     return Console()
 
 
-def print_table(console: Any, columns: Columns, rows: Rows, styled: str, styles: Styles) -> None:
+def print_table(
+    console: "Console", columns: Columns, rows: Rows, styled: str, styles: Styles
+) -> None:
     """Print clean cells as a table by rich, fitted to the terminal. Cut the last column with an
     ellipsis.
     """
@@ -91,7 +97,7 @@ def print_table(console: Any, columns: Columns, rows: Rows, styled: str, styles:
 
     columns, rows = fit(columns, rows, console.width, GAP)
     table = make_rich(columns, rows, styled, styles, box=box.SIMPLE_HEAD)
-    least = sum(column.min_width + GAP for column in table.columns) - GAP
+    least = sum((column.min_width or 0) + GAP for column in table.columns) - GAP
     console.print(table, width=max(console.width, least), crop=True)
 
 
@@ -100,9 +106,9 @@ def make_rich(
     rows: Rows,
     styled: str,
     styles: Styles,
-    box: Any = None,
+    box: "Box | None" = None,
     looks: "Sequence[str]" = (),
-) -> Any:
+) -> "Table":
     """Return the table of rich, with columns as wide as their cells; the last one has the rest of
     the width.
     """

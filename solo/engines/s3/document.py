@@ -40,7 +40,7 @@ class Stored(NamedTuple):
     ttl: float
     renewed: float
     asked: str = ""
-    record: "Any" = None
+    record: object = None
     waits: bool = False
 
     @property
