@@ -136,9 +136,10 @@ def find_option(table: "Table", flag: str) -> "Option":
     """Return the Option of `flag`. Raises UsageError, with a hint."""
     if flag in table:
         return table[flag]
+    from solo.commands.cli import SUBCOMMANDS
     from solo.text.hints import explain_option
 
-    raise UsageError(f"{flag}: no such option{explain_option(flag, table)}")
+    raise UsageError(f"{flag}: no such option{explain_option(flag, table, SUBCOMMANDS)}")
 
 
 def take_word(flag: str, words: "list[str]", at: int) -> "tuple[str, int]":
@@ -174,10 +175,13 @@ def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
         store(options, option.part, f"{option.part.metavar} of {flag}", rest)
 
 
-def check_command(words: "list[str]") -> None:
-    """Raise UsageError if there is none."""
+def check_command(words: "list[str]", typed: "list[str]") -> None:
+    """Raise UsageError if there is none. `typed` are all words after `solo`."""
     if not words or not words[0]:
-        raise UsageError("no command given (see solo --help)")
+        taken = ""
+        if not words and typed[1:] and typed[-1][:1] != "-":
+            taken = f": {typed[-1]} is the value of {typed[-2]}"
+        raise UsageError(f"no command given{taken} (see solo --help)")
 
 
 def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> None:

@@ -10,7 +10,7 @@ from solo import launcher
 from solo.argv import check_command, parse, read_variables
 from solo.errors import Busy, RanAlready, SoloError, Superseded, UsageError
 from solo.kernel import encode, say
-from solo.options import HELP, PARTS
+from solo.options import HELP, PARTS, SUBCOMMAND_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def main(report: "Report | None" = None) -> None:
     started this process.
     """
     typed: Typed = {}
+    words: list[str] | None = None
     observers: list[Observer] = [] if report is None else [report]
     try:
         if not sys.argv[1:]:
@@ -63,6 +64,8 @@ def main(report: "Report | None" = None) -> None:
         refusal = SoloError(f"cannot load a part of Python: {error}")
     except Exception as error:
         refusal = SoloError(f"this is a bug in solo: {type(error).__name__}: {error}")
+    if words is None and report is None:
+        refuse_check(refusal)
     posix._exit(refuse(refusal, typed, observers, report is not None))
 
 
@@ -81,7 +84,7 @@ def prepare(typed: "Typed", words: "list[str]", observers: "list[Observer]") -> 
     if "syslog" in typed or "notify" in typed:
         observers += make_observers(typed)
     read_variables(typed, posix.environ)
-    check_command(words)
+    check_command(words, sys.argv[1:])
 
 
 def run_subcommand(
@@ -98,6 +101,18 @@ def run_subcommand(
     if sys.stdout is not None:
         sys.stdout.flush()
     posix._exit(status)  # Python's own end would take a fifth of the time of `solo list`
+
+
+def refuse_check(error: SoloError) -> None:
+    """Answer as UNKNOWN, and exit, if `check` comes after an option that is wrong: a monitor reads
+    the status.
+    """
+    typed = sys.argv[1 : [*sys.argv, "--"].index("--")]
+    words = [word for word in typed if word[:1] != "-"][:2]  # the first may be a value
+    if next((word for word in words if word in SUBCOMMAND_NAMES), "") == "check":
+        from solo.commands.check import answer_error
+
+        posix._exit(answer_error(error))
 
 
 def refuse(error: SoloError, typed: "Typed", observers: "list[Observer]", is_reported: bool) -> int:

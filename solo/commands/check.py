@@ -61,9 +61,13 @@ def answer_errors(call: "Callable[[], int]") -> int:
     try:
         return call()
     except ModuleNotFoundError as error:
-        text = describe_missing(error.name)
+        return answer_error(SoloError(describe_missing(error.name)))
     except Exception as error:
-        text = str(error) if isinstance(error, (SoloError, OSError)) else repr(error)
+        return answer_error(error)
+
+
+def answer_error(error: Exception) -> int:
+    text = str(error) if isinstance(error, (SoloError, OSError)) else repr(error)
     try:
         return answer(UNKNOWN, text)
     except SoloError:

@@ -8,7 +8,14 @@ from time import localtime, strftime, time
 
 from solo.commands.list import Cells
 from solo.commands.list import make_table as make_list
-from solo.commands.lookup import Asked, check_via, describe_place, report_unknown, visit_queue
+from solo.commands.lookup import (
+    Asked,
+    check_via,
+    describe_place,
+    has_traces,
+    report_unknown,
+    visit_queue,
+)
 from solo.errors import SoloError, UsageError
 from solo.history.health import Held
 from solo.history.reader import History, Run, find_histories, find_history
@@ -69,7 +76,7 @@ def run(options: Asked, names: "list[str]") -> int:
     if options.captured:
         if options.json or options.limit:
             raise UsageError("history: --captured excludes --json and --limit")
-        return print_captured(options.dir, names, rows)
+        return print_captured(options.dir, names, rows, complete)
     if options.json:
         print(format_json(rows))
     elif rows and (console := open_console()):
@@ -80,18 +87,22 @@ def run(options: Asked, names: "list[str]") -> int:
     return 0 if complete else SoloError.status
 
 
-def print_captured(directory: "str | None", names: "list[str]", rows: "list[RunRow]") -> int:
-    """Print the last output that `rows` have of each name."""
+def print_captured(
+    directory: "str | None", names: "list[str]", rows: "list[RunRow]", complete: bool
+) -> int:
+    """Print the last output that `rows` have of each name. Return 125 if one has none."""
     if not names:
         raise UsageError("history: --captured needs a NAME")
     from solo.commands.captured import find_last
 
     for name in names:
         found = find_last(directory, name, [row for row in rows if row.name == name])
-        if found is None:
-            raise SoloError(f"{name}: no output is kept (--capture keeps it)")
-        write_stdout(encode_any(clean_lines(found)) if isatty(1) else found)
-    return 0
+        if found is not None:
+            write_stdout(encode_any(clean_lines(found)) if isatty(1) else found)
+        elif has_traces(name, directory):
+            say(f"{name}: no output is kept (--capture keeps it)")
+            complete = False
+    return 0 if complete else SoloError.status
 
 
 def describe_nothing(options: Asked, names: "list[str]") -> str:

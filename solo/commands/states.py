@@ -33,6 +33,7 @@ from solo.identity import Origin, read_origin, read_stat
 from solo.journal_files import STARTED
 from solo.kernel import close, decode, encode, read_boot_clock, say
 from solo.options import FILE
+from solo.record import unquote
 from solo.text.describe import format_duration, format_usual
 from solo.text.rows import JobRow
 from solo.text.tables import format_json, print_rows
@@ -200,7 +201,7 @@ def make_row(job: Job, clock: Clock) -> JobRow:
         state = job.living.get((last.launcher, last.child or 0)) if last.event == STARTED else None
         shown = runs.make_row(job.name, last, state)
     skipped, starts = health.skipped
-    usual, newest = health.usual, health.line.runs[-1:]
+    usual, words = health.usual, health.line.words
     return JobRow(
         job.name,
         health.state,
@@ -217,7 +218,7 @@ def make_row(job: Job, clock: Clock) -> JobRow:
         starts=starts,
         due=health.due,
         missed=health.missed,
-        command=[decode(word) for word in newest[0].command] if newest else [],
+        command=[decode(unquote(word)) for word in words.split(b" ")] if words else [],
     )
 
 

@@ -91,6 +91,17 @@ class Line:
             if run.event != SKIPPED or is_busy_skip(run.code or 0, run.why or "")
         ]
 
+    @property
+    def last(self) -> "Run | None":
+        """The last run; a skip is none."""
+        return next((run for run in reversed(self.runs) if run.event != SKIPPED), None)
+
+    @property
+    def words(self) -> bytes:
+        """Return the words of the last run; without one, of the last skip."""
+        shown = self.last or next(reversed(self.runs), None)
+        return shown.words if shown else b""
+
     def find_successes(self, before: float = float("inf")) -> "list[tuple[float, bytes]]":
         """Return what choose_usual needs of the runs that succeeded before that time."""
         ended = sorted(
@@ -123,8 +134,7 @@ class Health(NamedTuple):
 
     @property
     def last(self) -> "Run | None":
-        """The last run; a skip is none."""
-        return next((run for run in reversed(self.line.runs) if run.event != SKIPPED), None)
+        return self.line.last
 
     @property
     def skipped(self) -> "tuple[int, int]":
@@ -182,8 +192,7 @@ def judge(
         found[NEW] = whole
     states = [state for state in STATES if state in found] or [OK]
     line = found.get(states[0], whole)
-    shown = line.runs[-1:]
-    usual = choose_usual(successes, shown[0].words if shown else b"")
+    usual = choose_usual(successes, line.words)
     return Health(states, line, usual, due and due[0], missed and missed[0])
 
 

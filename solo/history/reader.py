@@ -314,6 +314,11 @@ def read_history(name: str, place: Directory, after: float = 0.0) -> History:
         raise SoloError(f"cannot read the journal in {place.path}: {error.strerror}") from None
     totals, events = parse(name, past)
     events += parse(name, now)[1]
+    if not events and totals is None and (past + now).rpartition(b"\n")[0].strip():
+        from solo.text.remedies import quote_path
+
+        remedy = f"solo clean {quote_path(name)} removes it"
+        raise SoloError(f"the journal in {place.path} is damaged: no line can be read ({remedy})")
     return History(events, add_up(totals, events), (*parse_days(past),))
 
 

@@ -3,10 +3,14 @@ errors only.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from solo.kernel import say
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
+from solo.options import LAUNCHER_OPTIONS, PARTS, SUBCOMMAND_NAMES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.commands.cli import Subcommand
 
 # The answer to `solo` alone.
 INTRODUCTION = b"""\
@@ -19,21 +23,44 @@ See solo --help, man solo, and solo doctor, which checks this machine.
 """
 # Options of flock(1) that solo does not have.
 FLOCK_OPTIONS = {
-    "-x": "a hold is exclusive by default; -s makes it shared",
-    "-e": "a hold is exclusive by default; -s makes it shared",
-    "-c": "for a line of shell type: solo -- sh -c 'LINE'",
-    "-o": "COMMAND never inherits the lock, so it is not needed",
-    "-F": "solo always forks, so that it can release the lock when COMMAND ends",
-    "-u": "the lock is released when COMMAND ends; solo stop NAME ends it earlier",
+    "-x -e --exclusive": "a hold is exclusive by default; -s makes it shared",
+    "-c --command": "for a line of shell type: solo -- sh -c 'LINE'",
+    "-o --close": "COMMAND never inherits the lock, so it is not needed",
+    "-F --no-fork": "solo always forks, so that it can release the lock when COMMAND ends",
+    "-u --unlock": "the lock is released when COMMAND ends; solo stop NAME ends it earlier",
+    "--nb --nonblock": "solo waits only with --wait",
 }
 # Options that people type in vain, another option of the same command, and what to type; the first
-# row that fits. The nearest spelling of --lockf is --flock, which locks otherwise.
+# row that fits.
 MISTAKES = (
     ("--lockf --posix", "--fcntl", "did you mean --fcntl?"),
     ("-V", "-v", "did you mean --version?"),
+    ("-f --file --lock --lockfile", "--flock", "did you mean --flock? -n NAME needs no file"),
+    ("--nowait --no-wait", "--wait", "solo waits only with --wait"),
+    ("--block --blocking", "--wait", "did you mean --wait forever?"),
+    ("--retry --retries", "--once-per", "solo repeats no command"),
+    ("--every --interval", "--once-per", "solo starts nothing by itself: cron and systemd do"),
+    ("-j -P --jobs --max", "--slots", "did you mean --slots?"),
+    ("--force --kill", "--replace", "did you mean --replace?"),
+    ("--cd --cwd", "--chdir", "did you mean --chdir?"),
+    ("--dry-run --test", "--explain", "did you mean --explain?"),
+    ("--silent", "--quiet", "did you mean --quiet?"),
+    ("--mail", "--notify", "cron mails what is printed, --notify runs a line"),
+    ("--user", "--chdir", "type: runuser -u USER -- solo ..."),
+    ("--daemon --background", "--chdir", "solo waits for the command: the & of a shell does not"),
+    ("--output --log --logfile", "--capture", "did you mean --capture? COMMAND >>FILE keeps all"),
     ("-o", "--output", "did you mean --output?"),
     ("-n", "--limit", "did you mean --limit? A name is typed as it is: solo history NAME"),
+    ("--tail --last --lines", "--limit", "did you mean --limit?"),
+    ("--errors --failures", "--failed", "did you mean --failed?"),
     ("-n --name", "--dir", "a name is typed as it is: solo list NAME"),
+    ("-w -c --warning --critical", "--within", "did you mean --within 25h,26h?"),
+    ("-a", "--all", "did you mean --all?"),
+    ("-w --wait", "--allow-unknown", "did you mean --timeout?"),
+    ("--all", "--allow-unknown", "type each NAME: solo list shows them"),
+    ("--all", "--pid", "type each NAME: solo list shows them"),
+    ("--all", "--history", "it is the default"),
+    ("--holders --waiting", "--null", "both are listed"),
     ("-9 -s -f --signal --force", "--waiting", "to end it at once: -k 0"),
     # of -port=N of another program named solo, which binds a port
     ("-p", "-n", "no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock"),
@@ -74,6 +101,7 @@ UNITS_OF_TIME = frozenset(
 )
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SHORTEST_GUESS = 3  # letters
+ALIKE = 0.65  # below it the nearest word is another one: --flock for --nonblock
 
 
 def explain_missing_command(word: str, folders: str, following: str = "") -> str:
@@ -94,6 +122,8 @@ def guess_meaning(word: str, following: str) -> str:
         return "it is a word of the shell: use sh -c"
     if word and word[0] in DASHES:
         return "it starts with a typographic dash, which was taken as COMMAND: type -"
+    if word[:1] == "-":
+        return "it was taken as COMMAND: options come first, then --, then COMMAND"
     if word.lower() in UNITS_OF_TIME:
         return "it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h"
     if following == "--":
@@ -129,7 +159,9 @@ def explain_lock_file(word: str, following: str) -> str:
     )
 
 
-def explain_option(flag: str, known: "Collection[str]") -> str:
+def explain_option(
+    flag: str, known: "Collection[str]", subcommands: "Mapping[str, Subcommand]"
+) -> str:
     """Return ` (HINT)` about the probable meaning of an option that is not `known`, or where the
     known ones are.
     """
@@ -143,9 +175,25 @@ def explain_option(flag: str, known: "Collection[str]") -> str:
     for flags, beside, hint in MISTAKES:
         if flag in flags.split() and beside in known:
             return f" ({hint})"
-    if flag in FLOCK_OPTIONS:
-        return f" (of flock(1): {FLOCK_OPTIONS[flag]})"
-    return suggest(flag, known) or " (--help lists the options)"
+    for flags, hint in FLOCK_OPTIONS.items():
+        if flag in flags.split():
+            return f" (of flock(1): {hint})"
+    earlier = [f"--{part.flag}" for part in PARTS]
+    return (
+        find_subcommand(flag, subcommands)
+        or suggest(flag, [one for one in known if one not in earlier])
+        or " (--help lists the options)"
+    )
+
+
+def find_subcommand(flag: str, subcommands: "Mapping[str, Subcommand]") -> str:
+    """Return ` (did you mean solo SUBCOMMAND --OPTION?)` for an option of another subcommand; else
+    "".
+    """
+    for name, one in subcommands.items():
+        if flag in [f"--{option.flag}" for option in one.options]:
+            return f" (did you mean solo {name} {flag}?)"
+    return ""
 
 
 def report_earlier_spellings(words: "list[str]") -> None:
@@ -171,7 +219,7 @@ def suggest(word: str, words: "Collection[str]", prefix: str = "") -> str:
         return ""
     bare = {valid.lstrip("-"): valid for valid in words}
     near = [longer for longer in words if longer.startswith(word)]
-    near += [bare[valid] for valid in get_close_matches(word.lstrip("-"), bare, 1)]
+    near += [bare[valid] for valid in get_close_matches(word.lstrip("-"), bare, 1, ALIKE)]
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 

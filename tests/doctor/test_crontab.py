@@ -752,8 +752,8 @@ def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder):
 
 REFUSED = {
     "-n a --loud-after 3 -- date": "--loud-after needs --quiet, --busy-exit or --notify",
-    "-n a && echo b": "no command given (see solo --help)",
-    "-q -n a": "no command given (see solo --help)",
+    "-n a && echo b": "no command given: a is the value of -n (see solo --help)",
+    "-q -n a": "no command given: a is the value of -n (see solo --help)",
     "-n a --latest true": "--latest needs --wait",
     "-n a --latest --replace -w 5 true": "--latest and --replace exclude each other",
     "-n a -s --slots 2 true": "--shared and --slots exclude each other",

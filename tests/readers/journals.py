@@ -184,9 +184,12 @@ def make_journals(rng) -> bytes:
 def check_journals(data: bytes):
     past, mark, now = data.partition(b"\n===\n")
     place = fill_folder(past + b"\n", now if mark else None)
-    before = reader.read_history("job", place)
     totals, events = reader.parse("job", past + b"\n")
     expected = events + reader.parse("job", now)[1]
+    try:
+        before = reader.read_history("job", place)
+    except SoloError:
+        return expect(totals is None and not expected)
     same(
         before,
         reader.History(

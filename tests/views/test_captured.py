@@ -97,6 +97,14 @@ def test_name_without_output_is_an_error(lab):
     assert read(lab)[0] == 125
 
 
+def test_each_name_is_asked_for_its_output(lab):
+    lab.run("-n", "silent", "true")
+    capture(lab, "echo out")
+
+    silent = b"solo: silent: no output is kept (--capture keeps it)\n"
+    assert read(lab, "silent", "job") == (125, b"out\n", silent)
+
+
 def test_clean_removes_the_output_with_the_history(lab):
     capture(lab, "exit 1")
     capture(lab, "echo fine")

@@ -177,6 +177,22 @@ def test_usage_error_is_unknown(lab, words, reason):
     assert status == 3 and reason in text
 
 
+@pytest.mark.parametrize("words", ["--foo check", "--foo check job", "--within 1h check job"])
+def test_wrong_option_before_check_is_unknown(lab, words):
+    """A monitor reads the status: 125 is none of a plugin."""
+    done = lab.run(*words.split())
+
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert done.stdout.startswith(b"SOLO UNKNOWN: --") and b": no such option" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["--foo list check", "--foo -- check", "--foo true 1 check"])
+def test_word_check_that_is_no_subcommand_changes_no_status(lab, words):
+    done = lab.run(*words.split())
+
+    assert (done.returncode, done.stdout) == (125, b"")
+
+
 def test_output_that_cannot_be_written_is_unknown(lab):
     lab.run("-n", "job", "true")
     with open("/dev/full", "w") as full:
@@ -196,6 +212,19 @@ def test_unreadable_journal_is_unknown(lab):
 
     assert status == 3 and "SOLO UNKNOWN: job: cannot read the journal in " in text
     assert text.endswith("; 1 of 2 ok") and " unknown=1;" in numbers
+
+
+def test_journal_without_a_line_that_can_be_read_is_not_that_of_a_new_job(lab):
+    for name in ("job", "new"):
+        lab.run("-n", name, "true")
+    lab.find_journal("job").write_bytes(b"\x00\xff\ngarbage 1 2\n" * 99)
+    lab.find_journal("new").write_bytes(b"started 12")  # a full disk tore the first line
+
+    status, text, _ = check(lab, "job")
+    assert status == 3 and text.endswith(": no line can be read (solo clean job removes it)")
+    assert check(lab, "new")[1] == "SOLO UNKNOWN: new: no run is recorded"
+    assert lab.run("history", "job").returncode == 125
+    assert lab.run("clean", "job").returncode == 0 and not lab.find_journal("job").exists()
 
 
 @pytest.mark.root

@@ -378,6 +378,21 @@ MISTAKES = [
         "--json list",
         "only --dir and --via may precede list, other options follow it (to run a program of this name, type -- before it)",
     ),
+    ("-n backup", "no command given: backup is the value of -n (see solo --help)"),
+    (
+        "-- -q true",
+        "-q: command not found (it was taken as COMMAND: options come first, then --, then COMMAND)",
+    ),
+    ("--retry 3 true", "--retry: no such option (solo repeats no command)"),
+    ("--max 3 true", "--max: no such option (did you mean --slots?)"),
+    ("--no-wait true", "--no-wait: no such option (solo waits only with --wait)"),
+    ("--nonblock true", "--nonblock: no such option (of flock(1): solo waits only with --wait)"),
+    ("--max-waitings 3 true", "--max-waitings: no such option (--help lists the options)"),
+    ("--failed job", "--failed: no such option (did you mean solo history --failed?)"),
+    ("stop --all", "--all: no such option (type each NAME: solo list shows them)"),
+    ("history --tail 3", "--tail: no such option (did you mean --limit?)"),
+    ("wait --wait 3 job", "--wait: no such option (did you mean --timeout?)"),
+    ("show --captured job", "--captured: no such option (did you mean solo history --captured?)"),
     ("-q --loud-after x true", "--loud-after x: not a number, nor a duration (like 3, 30s, 6h)"),
 ]
 

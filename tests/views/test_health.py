@@ -610,6 +610,25 @@ def test_show_and_doctor_say_what_the_judge_says(lab):
     )
 
 
+def test_row_of_list_all_is_that_of_the_last_run(lab):
+    """A newer skip of another command has no part in it."""
+    job = Written()
+    for hour in range(FEWEST, 0, -1):
+        job.run(time.time() - hour * HOUR, ran=60, command="slow.sh")
+        job.run(time.time() - hour * HOUR + 900, ran=2, command="quick.sh")
+    job.skip(time.time() - 60, command="slow.sh")
+    job.save(lab, "job")
+
+    [row] = json.loads(lab.run("list", "--all", "--json").stdout)
+
+    assert (row["command"], row["outcome"], row["usual"], row["skipped"]) == (
+        ["quick.sh"],
+        "ok",
+        2,
+        1,
+    )
+
+
 def test_names_made_from_commands_are_judged_once_they_are_used_again(lab):
     for number in range(3):
         lab.run("true", str(number))

@@ -285,9 +285,10 @@ def describe_change(guard: Guard) -> str:
 def examine_solo(advice: Advice, commands: "list[Command]", at: int, words: "list[Word]") -> Advice:
     """Return the advice for the words of a command that solo guards already."""
     try:
-        options, subcommand, rest = parse([word.known for word in words[1:]])
+        typed = [word.known for word in words[1:]]
+        options, subcommand, rest = parse(typed)
         if subcommand is None and not {"help", "version"} & options.keys():
-            check_command(rest)
+            check_command(rest, typed)
     except UsageError as error:
         is_certain = all(word.text is not None for word in words[1:])
         return (
