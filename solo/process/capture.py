@@ -58,13 +58,12 @@ class Capture(Observer):
     def __init__(self, run: "Run", is_printed: bool, limit: int) -> None:
         self.run: Run = run
         self.is_printed = is_printed
-        self.directory = run.plan.dir
         self.source, self.sink = posix.pipe2(posix.O_CLOEXEC)
         posix.set_blocking(self.source, False)  # the command can open it, and read from it
         self.pulse, self.life = posix.pipe2(posix.O_CLOEXEC)  # at its end once no launcher lives
         self.file = open_memory()
         posix.ftruncate(self.file, captured.measure(limit))
-        self.memory = mmap(self.file, captured.measure(limit))
+        self.memory = mmap(self.file, 0)
         self.view = memoryview(self.memory)
         self.words = self.view[:NAMES].cast("Q")
         self.words[LIMIT] = limit
@@ -109,7 +108,7 @@ class Capture(Observer):
                     poller.unregister(fd)
                     left.remove(fd)
         if self.words[COUNT] > self.words[KEPT]:
-            captured.store(self.directory, self.memory)
+            self.keep()
 
     def take(self, most: int) -> int:
         """Read at most `most` bytes into the memory, alone. Return their number, 0 at the end of
@@ -187,21 +186,22 @@ class Capture(Observer):
         """
         if run.pair is not None and run.pair.has_upper():
             return  # it prints
+        shown = b""
         try:
             is_over = self.drain()
             shown = bytes(self.view[HEAD:OUTPUT]).rstrip(b"\0")
             if shown:
                 shown += captured.join(self.memory)
                 write(shown)
-            try:
-                captured.store(self.directory, self.memory)
-            except (OSError, SoloError) as error:
-                write(b"\n" * (shown[-1:] not in (b"", b"\n")))
-                self.report(error)
+            self.keep()
             if is_over:
                 end_child(self.words[READER])
         except Exception as error:
+            write(b"\n" * (shown[-1:] not in (b"", b"\n")))
             self.report(error)
+
+    def keep(self) -> None:
+        captured.store(self.run.plan.dir, self.memory)
 
     def report(self, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or str(error) or "Cannot allocate memory"

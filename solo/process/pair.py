@@ -284,11 +284,11 @@ class Upper(End):
 
     def skip_journal(self) -> None:
         """Let no journal have the end twice: the lower process may have been killed after that."""
-        from solo.history.reader import find_history
-
         name = self.run.names[-1]  # whose journal is written last
         for observer in self.run.own_observers[:]:
             if isinstance(observer, Journal):
+                from solo.history.reader import find_history
+
                 try:
                     events = find_history(self.run.plan.dir, name).events
                 except SoloError:
