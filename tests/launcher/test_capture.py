@@ -718,9 +718,11 @@ def test_sigkill_at_every_system_call_of_the_lower_process_prints_and_logs_once(
     run()
     points = list_calls(lab.path / "injected", True)
     assert len(points) > 50
+    unknown = []  # between waitpid(2) and its report nobody knows the command's status
     for number, point in enumerate(tally.choose(points, SAMPLE), 2):
         status, err = run(point)
-        assert status == 3 and err.endswith(f"output:\n{TEXT}"), point
+        unknown += [point] if status == -signal.SIGKILL else []
+        assert (status == 3 or unknown == [point]) and err.endswith(f"output:\n{TEXT}"), point
         assert err.count("output:\n") == 1, point
         assert (
             re.findall("^ended", lab.find_journal("job").read_text(), re.M) == ["ended"] * number
