@@ -28,18 +28,19 @@ HOMES = "/home /root /run/user"
 # What settings do to directories. Of two for one directory the first counts: systemd ranks them.
 EFFECTS = {
     "InaccessiblePaths": {"is_hidden": True},
-    "BindPaths": {"is_own": False, "is_read_only": False, "is_noexec": False},
-    "BindReadOnlyPaths": {"is_own": False, "is_read_only": True, "is_noexec": False},
+    "BindPaths": {"is_own": False},
+    "BindReadOnlyPaths": {"is_own": False, "is_read_only": True},
     "ReadOnlyPaths": {"is_read_only": True},
-    "ReadWritePaths": {"is_read_only": False},
+    "ReadWritePaths": {},
     "NoExecPaths": {"is_noexec": True},
-    "ExecPaths": {"is_noexec": False},
-    "TemporaryFileSystem": {"is_own": True, "is_read_only": False, "is_noexec": False},
-    "": {"is_read_only": False},
+    "ExecPaths": {},
+    "TemporaryFileSystem": {"is_own": True},
+    "": {},
 }
 RANKS = list(EFFECTS)
 # The settings that others stand for.
 MEANINGS = {
+    "ProcSubset=pid": {"TemporaryFileSystem": "/proc"},
     "PrivateTmp=yes": {"TemporaryFileSystem": "/tmp /var/tmp"},
     "PrivateTmp=disconnected": {"TemporaryFileSystem": "/tmp /var/tmp"},
     "ProtectSystem=yes": {"ReadOnlyPaths": "/usr /boot /efi"},
@@ -58,17 +59,17 @@ CALLS = {
     "@default": "arch_prctl brk futex geteuid getpid getppid getrandom gettid mmap mprotect munmap "
     "prlimit64 rseq sched_yield set_robust_list set_tid_address",
     "@basic-io": "close close_range lseek pread64 pwrite64 read write",
-    "@file-system": "access chdir faccessat2 fcntl getdents64 mkdirat newfstatat openat readlink "
-    "renameat unlinkat",
+    "@file-system": "access chdir close faccessat2 fcntl getdents64 mkdirat newfstatat openat "
+    "readlink renameat unlinkat",
     "@ipc": "pipe2",
     "@process": "clone wait4",
     "@signal": "rt_sigaction rt_sigprocmask rt_sigtimedwait",
-    "": "flock ioctl sysinfo umask uname",
+    "": "flock ioctl umask uname",
 }
 # A run does without these where they fail with an errno.
 SPARED = frozenset(
     "access brk chdir close_range getppid getrandom gettid lseek munmap prlimit64 rseq "
-    "rt_sigtimedwait sched_yield set_robust_list set_tid_address sysinfo unlinkat".split()
+    "rt_sigtimedwait sched_yield set_robust_list set_tid_address unlinkat".split()
 )
 KILL = "kill"
 ELSEWHERE = "so the unit would exclude no run elsewhere"
@@ -133,22 +134,23 @@ class Unit(NamedTuple):
         for key, top in MADE.items():
             for word in self.list_words(key):
                 yield key, "ReadWritePaths", top + word
-        for key, implied in DYNAMIC.items():
+        for meaning, effects in MEANINGS.items():
+            key, _, wanted = meaning.partition("=")
             value = self.settings.get(key, "").lower()
             is_implied = self.has("DynamicUser") and (value in NO or key == "ProtectSystem")
-            value = implied if is_implied else "yes" if value in YES else value
-            for other, words in MEANINGS.get(f"{key}={value}", {}).items():
+            value = DYNAMIC.get(key, "") if is_implied else "yes" if value in YES else value
+            for other, words in effects.items() if value == wanted else ():
                 for word in words.split():
-                    yield "DynamicUser=" if is_implied else f"{key}={value}", other, word
+                    yield "DynamicUser=" if is_implied else meaning, other, word
 
     def look_at(self, path: str) -> View:
-        """Return the path as the unit sees it: a setting for a deeper directory counts more."""
+        """Return the path as the unit sees it: the setting for the deepest directory counts."""
         found = list[tuple[str, int, str, dict[str, bool]]]()
         for shown, key, word in self.list_effects():
-            source, target, options = f"{expand(word.lstrip('-+'))}:::".split(":")[:3]
+            source, target, _ = f"{expand(word.lstrip('-+'))}::".split(":", 2)
             effect = EFFECTS[key]
-            if key == "TemporaryFileSystem":
-                effect = {**effect, "is_read_only": "ro" in target.split(",")}
+            if key == "TemporaryFileSystem" and "ro" in target.split(","):
+                effect = {**effect, "is_read_only": True}
             elif key[:4] == "Bind" and target not in ("", source):
                 source, effect = target, {**effect, "is_own": True}
             if is_below(path, source):
@@ -156,10 +158,11 @@ class Unit(NamedTuple):
         view, last = View(), None
         for folder, _, shown, effect in sorted(found, key=lambda one: (len(one[0]), one[1])):
             if folder == last:  # systemd takes the first, and what the others forbid
-                forbids = {"is_read_only", "is_noexec"}
-                effect = {key: True for key, is_so in effect.items() if is_so and key in forbids}
+                effect = {key: True for key in ("is_read_only", "is_noexec") if effect.get(key)}
             elif view.is_hidden:
                 break
+            else:
+                view = View(view.setting * view.is_own, is_own=view.is_own)
             last = folder
             view = view._replace(setting=shown if any(effect.values()) else view.setting, **effect)
         return view
@@ -200,8 +203,6 @@ def check_unit(unit: Unit, asked: str, via: str, names: "tuple[str, ...]") -> Pl
 
     `asked` is the directory of names that the unit sets, "" for the default one.
     """
-    if unit.settings.get("ProcSubset") == "pid":
-        return Place("ProcSubset=pid hides what solo reads in /proc (remove it)")
     if problem := find_refused_calls(unit) or find_hidden_program(unit):
         return Place(problem)
     if via == "socket" and (setting := unit.find_private_network()):
