@@ -803,9 +803,10 @@ def finish(process, send=b""):
 def list_open(pid):
     """Return what the descriptors of a process lead to, without those that it closes meanwhile."""
     found = []
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            found.append(os.readlink(entry.path))
+    with contextlib.suppress(PermissionError):  # for an ordinary user, of a process that has ended
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(os.readlink(entry.path))
     return found
 
 
