@@ -265,9 +265,13 @@ def install_as_one_file(path, dist):
     return write_program(path / "solo", f'#!/bin/sh\nexec {python} {pyz} "$@"\n')
 
 
-@pytest.mark.parametrize(
-    "way", [install_by_make, install_by_pip, install_by_uv, install_as_one_file]
-)
+RARE = [  # the hint is the same text, and pip gets the libraries again for each
+    pytest.param(way, marks=pytest.mark.rare)
+    for way in (install_by_pip, install_by_uv, install_as_one_file)
+]
+
+
+@pytest.mark.parametrize("way", [install_by_make, *RARE])
 def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, way):
     """With a PATH that has no programs. test_packages.py has the same test for the Debian
     package.

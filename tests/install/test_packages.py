@@ -68,7 +68,9 @@ def sdist(place):
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-@pytest.mark.parametrize("kind", ["sdist", "pyz", pytest.param("deb", marks=DEB_TOOLS)])
+@pytest.mark.parametrize(
+    "kind", ["sdist", "pyz", pytest.param("deb", marks=[DEB_TOOLS, pytest.mark.rare])]
+)
 def test_builds_are_reproducible(tmp_path, request, kind):
     here = request.getfixturevalue(kind).parent
     become = ["unshare", "--map-user=1000", "--map-group=1000"]
