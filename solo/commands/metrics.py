@@ -30,7 +30,7 @@ from solo.tickets import Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from solo.identity import Origin
 
@@ -78,13 +78,12 @@ def run(options: Asked, names: "list[str]") -> int:
     samples, generated, complete = collect_samples(options, names)
     # A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
     common = {"dir": os.path.abspath(find_base(options.dir)), "user": find_user(os.geteuid())}
-    text = format_metrics(samples, generated, common)
+    lines = format_metrics(samples, generated, common)
     if options.output is not None:
-        write_atomically(options.output, text)
-    elif sys.stdout.isatty():
-        print("\n".join(map(clean, text.splitlines())))
+        write_atomically(options.output, lines)
     else:
-        sys.stdout.write(text)
+        show = clean if sys.stdout.isatty() else str
+        sys.stdout.writelines(f"{show(line[:-1])}\n" for line in lines)
     return 0 if complete else SoloError.status
 
 
@@ -205,19 +204,21 @@ def add_row(mine: "Numbers", row: Row, now: float) -> None:
         mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
 
 
-def format_metrics(samples: "Samples", generated: "set[str]", common: "dict[str, str]") -> str:
-    lines = [
-        "# HELP solo_build_info The version of solo that wrote this.",
-        "# TYPE solo_build_info gauge",
-        f"solo_build_info{{{format_labels(version=__version__, **common)}}} 1",
-    ]
+def format_metrics(
+    samples: "Samples", generated: "set[str]", common: "dict[str, str]"
+) -> "Iterator[str]":
+    """Yield each line: of 10,000 names they are 40 MB."""
+    yield "# HELP solo_build_info The version of solo that wrote this.\n"
+    yield "# TYPE solo_build_info gauge\n"
+    yield f"solo_build_info{{{format_labels(version=__version__, **common)}}} 1\n"
     shared = format_labels(**common)
     rows = []
     for (name, via), values in sorted(samples.items()):
         of = format_labels(**({"name": name} if name else {}), via=via)
         rows.append((of + ',generated="true"' * (name in generated) + f",{shared}", values))
     for family, kind, help in FAMILIES:
-        lines += [f"# HELP {family} {help}", f"# TYPE {family} {kind}"]
+        yield f"# HELP {family} {help}\n"
+        yield f"# TYPE {family} {kind}\n"
         for labels, values in rows:
             for suffix in STATES if family == STATE else SUFFIXES[kind]:
                 value = values.get(family + suffix)
@@ -226,8 +227,8 @@ def format_metrics(samples: "Samples", generated: "set[str]", common: "dict[str,
                     if family == STATE:
                         sample = f'{STATE}{{{labels},state="{suffix}"}}'
                     number = int(value) if isinstance(value, int) else f"{value:.3f}"
-                    lines.append(f"{sample} {number}")
-    return "\n".join([*lines, "# EOF\n"])
+                    yield f"{sample} {number}\n"
+    yield "# EOF\n"
 
 
 def format_labels(**labels: str) -> str:
@@ -245,21 +246,25 @@ def quote_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def write_atomically(path: str, text: str) -> None:
-    """Replace the contents of `path`, in one step unless it is a device or pipe. Raises
+def write_atomically(path: str, lines: "Iterable[str]") -> None:
+    """Replace the contents of `path` by `lines`, in one step unless it is a device or pipe. Raises
     SoloError.
     """
     path = os.path.realpath(path)
     folder, file = os.path.split(path)
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            Path(path).write_text(text, encoding="utf-8")
-            return
+            return write_lines(path, lines)
         # Not *.prom, which would be collected.
         with tempfile.TemporaryDirectory(prefix=f".{file}.", dir=folder) as made:
             new = Path(made, file)
-            new.write_text(text, encoding="utf-8")
+            write_lines(new, lines)
             new.chmod(os.stat(path).st_mode & 0o7777 if os.path.exists(path) else MODE)
             os.replace(new, path)
     except OSError as error:
         raise SoloError(f"cannot write {path}: {error.strerror}") from None
+
+
+def write_lines(path: "str | Path", lines: "Iterable[str]") -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(lines)
