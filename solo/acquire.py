@@ -29,17 +29,10 @@ if TYPE_CHECKING:
     FindPlace = Callable[[str | None, bool], Directory | None]
     Result = TypeVar("Result")
 NAME_ATTEMPTS = 20
-OF_SOME_RUNS = (
-    b"SOLO_SLOT",
-    b"SOLO_TTL",
-    b"SOLO_VIA_KEY",
-)  # the variables that a run sets only with some options
-CI_VARIABLES = (
-    b"CI",
-    b"JENKINS_URL",
-    b"TEAMCITY_VERSION",
-    b"TF_BUILD",
-)  # set where people read stderr as a log
+# the variables that a run sets only with some options
+OF_SOME_RUNS = (b"SOLO_SLOT", b"SOLO_TTL", b"SOLO_VIA_KEY")
+# set where people read stderr as a log
+CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")
 
 
 def release_all(holds: "list[Hold]") -> None:

@@ -157,9 +157,8 @@ def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
     """
     text, comma, rest = text.partition(",") if option.part is not None else (text, "", "")
     if option.kind is not FLAG:
-        read_word(
-            flag, text
-        )  # an empty one is no duration or number either: say why it may be empty
+        # an empty one is no duration or number either: say why it may be empty
+        read_word(flag, text)
     value = option.kind.read(flag, text)
     if option.part is not None and option.key in options:
         options.pop(option.part.key, None)  # the last of a repeated option replaces all of it

@@ -22,9 +22,8 @@ TYPE_CHECKING = False
 GATE = ".gate"
 DIGITS = 20  # so that the order of numbers is the order of file names
 LINE_SIZE = DIGITS + 1
-LARGEST_NUMBER = (
-    10**18
-)  # no counter from a clock gets there before the year 33658: a larger number is damage
+# no counter from a clock gets there before the year 33658: a larger number is damage
+LARGEST_NUMBER = 10**18
 BOOT_AT = LINE_SIZE * (1 + len(MODES))
 BOOT_SIZE = 36 + 1 + LINE_SIZE
 GATE_PATIENCE = 10.0  # seconds, for a gate that does not change hands
@@ -118,9 +117,8 @@ class FileGate(Gate):
 
             wait_crowded_gate(self.fd, f"{self.place.path}/{GATE}", seen, GATE_PATIENCE, deadline)
         try:
-            posix.utime(
-                self.fd
-            )  # a contender that only looks writes nothing: show the others that the gate moves
+            # a contender that only looks writes nothing: show the others that the gate moves
+            posix.utime(self.fd)
         except OSError:
             pass
 
@@ -201,9 +199,8 @@ class FileGate(Gate):
         self.write_lines([number, *left])
         boot, _ = self.read_boot()
         if boot != self.boot:
-            first = (
-                0 if boot is None else number
-            )  # without the line, an older ticket may be of this boot too
+            # without the line, an older ticket may be of this boot too
+            first = 0 if boot is None else number
             self.write(b"%b %0*d\n" % (self.boot.encode(), DIGITS, first), BOOT_AT)
 
     def write_lines(self, counts: "list[int]", first: int = 0) -> None:

@@ -44,9 +44,8 @@ class Stat:
         namespaces shift that.
         """
         apart = abs((self.start - mine.shift) - (start - theirs.shift))
-        return not self.is_dead() and apart <= (
-            theirs.time_namespace != mine.time_namespace
-        )  # rounding loses a tick
+        # rounding loses a tick
+        return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)
 
 
 class Origin:
@@ -68,9 +67,8 @@ def parse_stat(data: bytes) -> Stat:
     """Return the Stat in a /proc/PID/stat. Raises ValueError, IndexError if it is torn."""
     # The process's name may contain spaces, newlines and ")": split only after the last ")".
     name_end = data.rindex(b")")
-    fields = data[name_end + 2 :].split(
-        None, 20
-    )  # no further: right after fork(2) each new object copies a page
+    # no further: right after fork(2) each new object copies a page
+    fields = data[name_end + 2 :].split(None, 20)
     return Stat(
         int(data[: data.index(b" ")]),
         decode(fields[0]),

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     Made = TypeVar("Made")
 
 ENCODING = sys.getfilesystemencoding()
-FOREVER, NO_WAIT = (
-    float("inf"),
-    float("-inf"),
-)  # deadlines on the monotonic clock; the second has passed
+# deadlines on the monotonic clock; the second has passed
+FOREVER, NO_WAIT = (float("inf"), float("-inf"))
 CLOSED = -1  # the descriptor of what is not open
 
 ROOT_PLACE = "/run/solo"  # where the names of root live
@@ -45,16 +43,11 @@ EFBIG, ENOSPC, EROFS, ENOTEMPTY = 27, 28, 30, 39
 # A newer contender sends it to the waiter that it supersedes. It is ignored by default, so it harms
 # no process.
 WAKE_SIGNAL = _signal.SIGURG
-ENDING = (
-    _signal.SIGINT,
-    _signal.SIGTERM,
-    _signal.SIGHUP,
-    _signal.SIGQUIT,
-)  # signals that ask a program to end
+# signals that ask a program to end
+ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
 USUAL_SIZE = 4096  # bytes of one read
-STATUS_SIZE = (
-    1 << 20
-)  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
+# bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
+STATUS_SIZE = 1 << 20
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
 HIGHEST_FD = 1 << 16  # without close_range(2) the kernel needs a call per descriptor
 RING_AGAIN = 0.05  # seconds between two alarms after the deadline

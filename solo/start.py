@@ -108,9 +108,8 @@ def read_parents_ignored() -> int:
         status = read_file(f"/proc/{parent}/status")
         if len(status) >= USUAL_SIZE:  # many groups
             status = read_file(f"/proc/{parent}/status", STATUS_SIZE)
-        at = status.index(b"\nSigIgn:") + len(
-            b"\nSigIgn:"
-        )  # a newline is escaped in the Name: line
+        # a newline is escaped in the Name: line
+        at = status.index(b"\nSigIgn:") + len(b"\nSigIgn:")
         pipe, size = [
             int(status[at : at + 20].split()[0], 16) & 1 << signal - 1
             for signal in CHANGED_BY_PYTHON
@@ -238,9 +237,8 @@ class Starter:
         blocked. Raises OSError.
         """
         if self.inherited.child_disposition == SIG_IGN:
-            _signal.signal(
-                SIGCHLD, SIG_DFL
-            )  # else the kernel reaps the child and may reuse its pid
+            # else the kernel reaps the child and may reuse its pid
+            _signal.signal(SIGCHLD, SIG_DFL)
         launcher = posix.getpid()
         script = ["/bin/sh", self.path, *self.words[1:]]
         ready, go = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -302,9 +300,8 @@ class Starter:
             if environment.get(variable) == executed_pid:
                 environment[variable] = b"%d" % posix.getpid()
                 if variable == b"LISTEN_PID":
-                    environment.pop(
-                        b"LISTEN_PIDFDID", None
-                    )  # the same by pidfd; sd_listen_fds does without it
+                    # the same by pidfd; sd_listen_fds does without it
+                    environment.pop(b"LISTEN_PIDFDID", None)
         return environment
 
 

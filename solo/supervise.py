@@ -26,11 +26,8 @@ from solo.identity import descends_from, is_stopped
 from solo.kernel import close, close_all_but, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
-UNSTARTED = (
-    SoloError.status,
-    NotExecutable.status,
-    NotFound.status,
-)  # of a child that failed before exec
+# of a child that failed before exec
+UNSTARTED = (SoloError.status, NotExecutable.status, NotFound.status)
 FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat
 REAP_PAUSE = 0.1  # seconds
 # Seconds between the command's stop and the launcher's own. A SIGCONT that follows the stop within
@@ -52,9 +49,8 @@ def go_on_in_child() -> None:
     SIGKILL from its namespace or from the timer of a lease. Raises SoloError.
     """
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
-    disposition = _signal.signal(
-        SIGCHLD, SIG_DFL
-    )  # after the fork it would discard the SIGCHLD of a short run
+    # after the fork it would discard the SIGCHLD of a short run
+    disposition = _signal.signal(SIGCHLD, SIG_DFL)
     try:
         pid = posix.fork()
     except OSError as error:

@@ -26,14 +26,12 @@ from solo.record import RECORD_LIMIT, Record, format_record, format_start, parse
 TYPE_CHECKING = False
 
 UNPUBLISHED, SEAT, HOLD = ".new.", ".seat.", ".hold."
-READABLE = (
-    0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
-)
+# mode of a ticket where it is shared: contenders open it for reading, and lock it shared
+READABLE = 0o644
 LEAST_STEP = 0.5  # seconds between the two clocks that are more than the time between reading them
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they cannot be seen
-REPORTED = (
-    0  # mtime of an unseen hold that a contender took over: the next one need not say so again
-)
+# mtime of an unseen hold that a contender took over: the next one need not say so again
+REPORTED = 0
 
 # UNSEEN: its launcher is gone, and its command ran where we cannot look for processes.
 LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
@@ -115,9 +113,8 @@ class FileTicket(Ticket):
                 self.owner_uid = stat.st_uid
                 if not kernel.is_regular(stat.st_mode):
                     return None
-                data = posix.pread(
-                    self.fd, min(stat.st_size, RECORD_LIMIT) + 1, 0
-                )  # not more: it fills a buffer
+                # not more: it fills a buffer
+                data = posix.pread(self.fd, min(stat.st_size, RECORD_LIMIT) + 1, 0)
             except OSError as error:
                 raise self.queue.fail(self.file, error.strerror) from None
             if len(data) <= RECORD_LIMIT:
@@ -170,9 +167,8 @@ class FileTicket(Ticket):
         finish_handoff(self.queue)
         self.queue.remove(self.file)
         try:
-            flock(
-                self.fd, LOCK_UN
-            )  # not left to close(): a forked copy of the descriptor must not keep the lock
+            # not left to close(): a forked copy of the descriptor must not keep the lock
+            flock(self.fd, LOCK_UN)
         except (OSError, ValueError):
             pass
         self.close()
@@ -428,9 +424,8 @@ class FileQueue(Queue):
             self.files = list(filter(is_ticket, list_directory(self.place.fd)))
         newest = max([self.newest, *[file[-DIGITS:] for file in self.files]])
         number = 1 + max(clock if counter is None else counter, int(newest))
-        if (
-            number >= LARGEST_NUMBER
-        ):  # made by damage or another user: take a number that is free now
+        # made by damage or another user: take a number that is free now
+        if number >= LARGEST_NUMBER:
             taken = {get_number(file) for file in filter(is_ticket, list_directory(self.place.fd))}
             number = 1 + max(clock, counter or 0)
             while number in taken:

@@ -282,9 +282,8 @@ class OwnQueue(Own, FileQueue):
     """A queue of files."""
 
     def write_ticket(self, file: str, fd: int, record: Record) -> FileTicket:
-        if (
-            self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode
-        ):  # lost to the umask of the program
+        # lost to the umask of the program
+        if self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode:
             os.fchmod(fd, self.place.mode & READABLE)
         return super().write_ticket(file, fd, record)
 

@@ -48,9 +48,8 @@ from solo.process.interrupt import Call
 from solo.process.wakeup import Wakeup
 
 CANCEL_POLL = 0.05  # seconds
-AGAIN_AFTER = (
-    0.001  # seconds; a thread that was interrupted before it began to block needs another signal
-)
+# seconds; a thread that was interrupted before it began to block needs another signal
+AGAIN_AFTER = 0.001
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
@@ -452,9 +451,8 @@ def forget() -> None:
     acting._at_fork_reinit()  # type: ignore[attr-defined]  # as concurrent.futures does
     for deferred in reversed(deferring):
         for change in reversed(deferred.changed.items()):
-            _signal.signal(
-                *change
-            )  # another thread has forked: the main thread, which would do this, is not here
+            # another thread has forked: the main thread, which would do this, is not here
+            _signal.signal(*change)
     for watch in watched.values():
         close(watch.fd)
     watched.clear()

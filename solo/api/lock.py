@@ -133,9 +133,8 @@ class Lock:
     def _start(self) -> None:
         """Begin without holds, as a new, an unpickled or a forked Lock does."""
         self._holds: weakref.WeakKeyDictionary[object, Hold] = weakref.WeakKeyDictionary()
-        self._entered: list[
-            Hold
-        ] = []  # of the blocks that have not ended: a thread that entered one may end earlier
+        # of the blocks that have not ended: a thread that entered one may end earlier
+        self._entered: list[Hold] = []
         self._asking: set[object] = set()
         self._is_forked = False
         all_locks.add(self)
@@ -417,9 +416,8 @@ class GreenEvent:
 
 def find_owner() -> object:
     """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
-    current_task = getattr(
-        sys.modules.get("asyncio"), "current_task", None
-    )  # another thread may be importing it
+    # another thread may be importing it
+    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)
     try:
         task = current_task and current_task()
     except RuntimeError:

@@ -36,9 +36,8 @@ from solo.obstacles import find_living, list_living
 from solo.text.width import print_clean
 from solo.tickets import READABLE, UNPUBLISHED, FileQueue, FileTicket, Queue, is_published
 
-LIKE_GENERATED = re.compile(
-    r"[^/]*-[0-9a-f]{8}"
-)  # like those of command.make_names; some users choose such names
+# like those of command.make_names; some users choose such names
+LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")
 find_origin = lru_cache(1)(read_origin)
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go

@@ -300,9 +300,8 @@ def sleep(reader: int, seconds: float) -> None:
     descriptors and signals.
     """
     for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT):
-        _signal.signal(
-            number, _signal.SIG_IGN
-        )  # discard what the end of the caller's session has sent
+        # discard what the end of the caller's session has sent
+        _signal.signal(number, _signal.SIG_IGN)
     detach()
     pthread_sigmask(SIG_SETMASK, ())
     if reader != 3:
@@ -368,9 +367,8 @@ def warn_of_fork(pid: int, name: str) -> None:
         first, second = [
             (read_words(each), posix.readlink(f"/proc/{each}/exe")) for each in (caller, pid)
         ]
-        if (
-            caller != pid and identity.descends_from(caller, pid) and first == second
-        ):  # it still runs what `pid` does
+        # it still runs what `pid` does
+        if caller != pid and identity.descends_from(caller, pid) and first == second:
             remedy = "for that one: solo hold --pid parent"
             say(f"{name}: held for pid {pid}, not for its subshell, pid {caller} ({remedy})")
     except OSError:

@@ -238,10 +238,8 @@ def open_existing(
         return None
 
 
-PLACES = (
-    open_names,
-    open_place,
-)  # where a name can be: in that of the journals also by a file of --once-per
+# where a name can be: in that of the journals also by a file of --once-per
+PLACES = (open_names, open_place)
 
 
 def has_traces(name: str, directory: "str | None") -> bool:

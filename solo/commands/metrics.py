@@ -146,9 +146,8 @@ def collect_rows(
         raise
     except SoloError as error:
         report(str(error))
-        return [], isinstance(
-            error, Unreachable
-        )  # that one is reported; a refusal may be our mistake
+        # that one is reported; a refusal may be our mistake
+        return [], isinstance(error, Unreachable)
     up["solo_engine_up"] = 1
     return found
 

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from solo.record import Record
 
 EVICT_POLL = 0.1  # seconds until some of too many tickets have ended
-GRACE = (
-    2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
-)
+# seconds from the end of the command to that of its launcher, and from SIGKILL to the end
+GRACE = 2.0
 
 
 class Eviction:
@@ -210,11 +209,8 @@ def refuse(ticket: "Ticket") -> "float | None":
     )
 
 
-STEPS = (
-    ask_to_end,
-    kill_command,
-    kill_launcher,
-)  # each returns the seconds until the next, None: --kill-after
+# each returns the seconds until the next, None: --kill-after
+STEPS = (ask_to_end, kill_command, kill_launcher)
 
 
 def read_record(ticket: "Ticket") -> "Record":

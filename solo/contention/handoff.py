@@ -31,9 +31,8 @@ def fork_early(starter: Starter) -> None:
     except OSError:
         pass
     finally:
-        _signal.pthread_sigmask(
-            SIG_SETMASK, mask
-        )  # until its turn a signal simply ends the launcher
+        # until its turn a signal simply ends the launcher
+        _signal.pthread_sigmask(SIG_SETMASK, mask)
 
 
 def wait_turn(ready: int, starter: Starter) -> "list[bytes] | None":

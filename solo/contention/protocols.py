@@ -8,9 +8,8 @@ from typing import Protocol
 from solo.identity import Process
 
 Block = Callable[[float], bool]  # block until a deadline; return False if it came first
-Describe = Callable[
-    [], tuple["int | None", str, str]
-]  # our position in the queue, the holder, a forecast or ""
+# our position in the queue, the holder, a forecast or ""
+Describe = Callable[[], tuple["int | None", str, str]]
 
 
 class Watch(Protocol):

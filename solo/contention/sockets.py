@@ -42,17 +42,11 @@ NO_CHILD = ".0"
 TICKET_KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
 WORDS_SIZE = 1 << 20  # bytes
-MASKS = (
-    b"0",
-    b"1000",
-    b"1000000",
-    b"1001000",
-)  # of packaging/stub.c, before the words of an installed solo
+# of packaging/stub.c, before the words of an installed solo
+MASKS = (b"0", b"1000", b"1000000", b"1001000")
 MOST_PARENTS = 3  # in the address of a ticket at a parent
-OF_PAIR = FIRST, SECOND = (
-    "1",
-    "2",
-)  # instead of names: for which name of a pair that solo made from a command
+# instead of names: for which name of a pair that solo made from a command
+OF_PAIR = FIRST, SECOND = ("1", "2")
 
 # by name and the rest of the address, of tickets that were shown before
 owners: "dict[tuple[str, str], int]" = {}
@@ -188,9 +182,8 @@ class SocketQueue(Queue):
         self.files = []
         self.texts: dict[str, str] = {}
         self.unseen = {}  # stays empty: all tickets are of this machine
-        self.seen: dict[
-            str, Recipient
-        ] = {}  # by file: its command, which may outlive the launcher for a moment
+        # by file: its command, which may outlive the launcher for a moment
+        self.seen: dict[str, Recipient] = {}
         # Of the tickets that answered: any process can add to the list of sockets.
         self.highest = 0
 

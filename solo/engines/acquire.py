@@ -134,9 +134,8 @@ class EngineHold:
             self.lease.end()
         except Exception:
             pass  # the engine forgets the lease after its ttl
-        _signal.pthread_sigmask(
-            _signal.SIG_SETMASK, self.inherited.mask
-        )  # a signal that came meanwhile ends us now
+        # a signal that came meanwhile ends us now
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, self.inherited.mask)
         return error
 
     def acquire_and_renew(self, wait: Wait, once: "PeriodGuard | None") -> None:
@@ -168,9 +167,8 @@ class EngineHold:
 
     def interrupt(self, number: int, _: object) -> None:
         for other in FATAL:
-            if (
-                _signal.getsignal(other) == self.interrupt
-            ):  # leave SIGPIPE ignored: a broken connection causes one
+            # leave SIGPIPE ignored: a broken connection causes one
+            if _signal.getsignal(other) == self.interrupt:
                 _signal.signal(other, _signal.SIG_DFL)  # a second signal ends us at once
         self.engine.timeout = min(self.engine.timeout, TIMEOUT)
         LastCall((), die, number)

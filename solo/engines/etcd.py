@@ -76,9 +76,8 @@ class Etcd(Engine):
         self.lease = ""
         self.headers = {"Content-Type": "application/json"}
         self.date: float | None = None  # the server's wall clock in its last answer
-        self.joined: dict[
-            str, json.Object
-        ] = {}  # the answer to a join by name, which has the queue
+        # the answer to a join by name, which has the queue
+        self.joined: dict[str, json.Object] = {}
         self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
         self.tls = network.make_tls(target) if target.scheme == "etcds" else None
@@ -117,9 +116,8 @@ class Etcd(Engine):
         if code == NOT_FOUND and is_leased:
             raise Gone(text)
         if code == PRECONDITION and LEASE_EXISTS in text:
-            return {
-                "TTL": body["TTL"]
-            }  # only we use this number: the answer to our first try was lost
+            # only we use this number: the answer to our first try was lost
+            return {"TTL": body["TTL"]}
         raise SoloError(f"{self.where}: {text}")
 
     def reach(self, path: str, body: "json.Object") -> "json.Object":
@@ -167,9 +165,8 @@ class Etcd(Engine):
             raise SoloError(
                 f"{self.where}: HTTP {answer.status}{describe_refusal(answer.status, data)}"
             )
-        known = json.loads(
-            data.splitlines()[0] if data else "{}"
-        )  # of a stream only the first answer
+        # of a stream only the first answer
+        known = json.loads(data.splitlines()[0] if data else "{}")
         if not isinstance(known, dict):
             raise ValueError("the answer is not a JSON object")
         if answer.status >= 400 and "error" not in known:

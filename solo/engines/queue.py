@@ -233,12 +233,10 @@ class Contender:
         self.name = name
         self.record = record
         self.wait = wait
-        self.due = (
-            monotonic() + engine.period
-        )  # when to renew, whether the queue changes seldom or often
-        self.settled = (
-            monotonic() + engine.timeout
-        )  # until then earlier entries get time to take their slots
+        # when to renew, whether the queue changes seldom or often
+        self.due = monotonic() + engine.period
+        # until then earlier entries get time to take their slots
+        self.settled = monotonic() + engine.timeout
         self.holds_others = bool(engine.entries)  # they are lost with the lease
         self.key: str | None = None
         self.own: Entry = None  # type: ignore[assignment]  # our entry, once `look` has found it

@@ -26,9 +26,8 @@ LOADER = "solo.generate.loader"
 TAG_SIZE = 8
 HEAD = len(MAGIC_NUMBER) + TAG_SIZE + 4
 
-THRESHOLD = (
-    100_000  # of the garbage collector: a start makes many objects, and none of them is garbage
-)
+# of the garbage collector: a start makes many objects, and none of them is garbage
+THRESHOLD = 100_000
 
 FROM_STUB = "sys._xoptions['solo_ignored'] = sys.argv.pop(1)\nsys.argv[0] = {stub!r}\n"
 # Kept short: Python compiles a script anew at each start.

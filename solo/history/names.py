@@ -46,9 +46,8 @@ def walk(
                 yield name, ForeignName(str(error)) if is_foreign(place, part) else error, []
             continue
         try:
-            files = os.listdir(
-                inner.fd
-            )  # not by kernel.list_directory: nobody else reads this descriptor
+            # not by kernel.list_directory: nobody else reads this descriptor
+            files = os.listdir(inner.fd)
         except OSError as error:
             yield name, SoloError(f"cannot list {inner.path}: {error.strerror}"), []
         else:

@@ -92,14 +92,8 @@ NEEDED = {
     **dict.fromkeys((SKIPPED, REFUSED), REQUIRED.keys() | {"code"}),
     UNNOTIFIED: REQUIRED.keys() | {"why"},
 }
-LATER_COUNTS = (
-    "lost",
-    "waits",
-    "waited_ms",
-    "ends",
-    "ran_ms",
-    "last_ran_ms",
-)  # lines of earlier versions lack them
+# lines of earlier versions lack them
+LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")
 TOTALS_FIELDS: Readers = {
     **dict.fromkeys(("runs", "skips", "failures"), parse_count),
     **dict.fromkeys(("last_success", "last_failure"), parse_time),
@@ -474,9 +468,8 @@ def rotate(place: Directory, journal: int) -> bool:
     if stat.st_ino != find_inode(place, JOURNAL):
         return True  # another process rotated it
     tail = os.pread(journal, TAIL, max(0, stat.st_size - TAIL))
-    if (
-        parse("", tail.splitlines(True)[-1])[0] is None
-    ):  # else an earlier attempt wrote the totals, but did not rename
+    # else an earlier attempt wrote the totals, but did not rename
+    if parse("", tail.splitlines(True)[-1])[0] is None:
         past = read_journal(place, PAST)[0]
         totals, events = parse("", past)
         days = add_days(parse_days(past), events)

@@ -22,10 +22,8 @@ def is_alive_after_boot(ticket: "FileTicket") -> "bool | None":
     lives = search_everywhere(*record.child, record.origin, mine)
     if lives is not False:
         return lives
-    is_first = mine.time_namespace in (
-        FIRST_TIME_NAMESPACE,
-        "-",
-    )  # so is our pid namespace, as all were searched
+    # so is our pid namespace, as all were searched
+    is_first = mine.time_namespace in (FIRST_TIME_NAMESPACE, "-")
     try:
         is_ours = (
             is_first

@@ -141,18 +141,16 @@ def is_locked(descriptor: "Descriptor") -> "bool | None":
     _, _, device, inode, offset, path = descriptor
     found = fd = CLOSED
     try:
-        found = os.open(
-            path, os.O_PATH | SAFELY
-        )  # another user may have named it: to open a FIFO wakes its writer
+        # another user may have named it: to open a FIFO wakes its writer
+        found = os.open(path, os.O_PATH | SAFELY)
         stat = os.fstat(found)
         if not is_regular(stat.st_mode) or (stat.st_dev, stat.st_ino) != (device, inode):
             return False
         fd = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return find_conflict(fd, LOCK_EX, offset, 1) is not None
     except (OSError, ValueError) as error:
-        return (
-            False if getattr(error, "errno", ENOENT) == ENOENT else None
-        )  # not there: only its holder knew
+        # not there: only its holder knew
+        return False if getattr(error, "errno", ENOENT) == ENOENT else None
     finally:
         close(fd)
         close(found)

@@ -56,9 +56,8 @@ class Holder:
                 wait_readable([pidfd])
             while is_alive(*child, self.origin, self.origin):
                 sleep(SLOW_CHECK)  # an old kernel, or a filter of system calls
-            if (
-                posix.getppid() != launcher
-            ):  # a contender that cannot look for the process finds no ticket then
+            # a contender that cannot look for the process finds no ticket then
+            if posix.getppid() != launcher:
                 for ticket in reversed(tickets):
                     ticket.queue.remove(ticket.file)
 

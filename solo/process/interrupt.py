@@ -34,9 +34,8 @@ def prepare() -> "tuple[int, dict[Call, Call], Callable[[], int]] | None":
         number = next(
             number for number in range(SIGRTMAX, SIGRTMIN, -1) if getsignal(number) == SIG_DFL
         )
-        before = set_handler(
-            number, _ctypes.dlsym(libc, "abs")
-        )  # takes an int, as a signal handler does
+        # takes an int, as a signal handler does
+        before = set_handler(number, _ctypes.dlsym(libc, "abs"))
         if before is not None:  # that of C code, of which Python does not know
             set_handler(number, before)
             return None

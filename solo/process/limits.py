@@ -85,9 +85,8 @@ class Termination:
                 from solo.process.tree import find_children
 
                 self.strangers = set(find_children(posix.getpid()))
-                sleep(
-                    CLOCK_TICK
-                )  # the command starts in a later tick: other processes know strangers by that
+                # the command starts in a later tick: other processes know strangers by that
+                sleep(CLOCK_TICK)
             except ChildProcessError:
                 pass
 

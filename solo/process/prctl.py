@@ -63,9 +63,8 @@ def make_die_with() -> "Callable[[int], None]":
 
     def die_with(launcher: int) -> None:
         prctl(SET_PDEATHSIG, SIGKILL)
-        if (
-            posix.getppid() != launcher
-        ):  # the launcher died before; the parent is then init or a subreaper
+        # the launcher died before; the parent is then init or a subreaper
+        if posix.getppid() != launcher:
             posix._exit(SoloError.status)
 
     return die_with

@@ -28,9 +28,8 @@ def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
     answer = ask("--user" if manager > 1 else "--system", unit) if unit else []
     if "ActiveState=deactivating" in answer:
         return "KillMode=control-group" in answer
-    masks = read_status(pid, b"SigCgt:") + read_status(
-        pid, b"SigBlk:"
-    )  # to a process without it, two are one
+    # to a process without it, two are one
+    masks = read_status(pid, b"SigCgt:") + read_status(pid, b"SigBlk:")
     return (
         bool(answer)
         and signal in NOT_TWICE

@@ -76,9 +76,8 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
     if pidfd is None:
         return [], False
     if process is None or record.keep is None:
-        return [
-            pidfd
-        ], process is not None  # a launcher releases just before it exits, a program long before
+        # a launcher releases just before it exits, a program long before
+        return [pidfd], process is not None
     removal = watch_links([ticket.fd])  # `solo release` removes the ticket while the process lives
     watches = [pidfd] if removal is None else [pidfd, removal]
     if ticket.has_left():
@@ -107,9 +106,8 @@ def open_pidfd(process: Process, theirs: Origin, mine: Origin) -> "int | None":
             return pidfd
         gone = True
     except OSError:
-        gone = poll(
-            [pidfd], 0
-        )  # else hidden: never watch or signal a process that cannot be identified
+        # else hidden: never watch or signal a process that cannot be identified
+        gone = poll([pidfd], 0)
     close(pidfd)
     if gone:
         raise ProcessLookupError

@@ -137,9 +137,8 @@ def find_directory(ticket: "Ticket") -> "str | None":
         directory = posix.readlink(f"/proc/{pid}/cwd") if vouches(ticket, process) else None
     except OSError:
         return None
-    return (
-        None if directory == "/" and not record.child else directory
-    )  # a launcher leaves for / when its command runs
+    # a launcher leaves for / when its command runs
+    return None if directory == "/" and not record.child else directory
 
 
 def describe_owner(ticket: "Ticket") -> str:

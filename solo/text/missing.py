@@ -6,11 +6,8 @@ import importlib.util
 import os
 import sys
 
-LIBRARIES = {
-    "typer": "typer>=0.15.4",
-    "rich": "rich>=13.3.1",
-    "psutil": "psutil>=5.9.4",
-}  # as in pyproject.toml
+# as in pyproject.toml
+LIBRARIES = {"typer": "typer>=0.15.4", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}
 
 
 def describe_missing(name: "str | None") -> str:

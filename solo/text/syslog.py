@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 PATH = "/dev/log"
 JOURNALD = "/run/systemd/journal/socket"
-DATAGRAM_LIMIT = (
-    100_000  # bytes of a datagram; the kernel's limit is net.core.wmem_default, usually twice that
-)
+# bytes of a datagram; the kernel's limit is net.core.wmem_default, usually twice that
+DATAGRAM_LIMIT = 100_000
 MESSAGE_IDS = {
     STARTED: "1f603a0ba30c4670b3c1e80eb10e470d",
     ENDED: "4c340fe76be94a29a1bef98f3602028a",

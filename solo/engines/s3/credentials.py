@@ -187,9 +187,8 @@ def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
     signature.
     """
     region = settings.find_region() or "us-east-1"
-    has_fips = settings.is_set("use_fips_endpoint") and not region.startswith(
-        "us-gov-"
-    )  # all hosts there are FIPS
+    # all hosts there are FIPS
+    has_fips = settings.is_set("use_fips_endpoint") and not region.startswith("us-gov-")
     host = "sts-fips" if has_fips else "sts"
     default = f"https://{host}.{region}.amazonaws.com" + ".cn" * region.startswith("cn-")
     url = (

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 
 DOCUMENT_VERSION = 1
 MISSED = 3  # periods without a renewal of an entry that waits
-FIELDS = (
-    ("owner", str),
-    ("number", int),
-    ("renewals", int),
-    ("asked", str),
-)  # whose types are verified
+# whose types are verified
+FIELDS = (("owner", str), ("number", int), ("renewals", int), ("asked", str))
 
 
 class Stored(NamedTuple):
@@ -47,9 +43,8 @@ class Stored(NamedTuple):
     def proof(self) -> float:
         """For how many seconds a contender must see no renewal before it may remove the entry."""
         if self.waits:
-            return (
-                self.ttl / RENEWALS * MISSED
-            )  # no command of it runs: a live owner only joins again
+            # no command of it runs: a live owner only joins again
+            return self.ttl / RENEWALS * MISSED
         return self.ttl * (1 + RATE)
 
     @property

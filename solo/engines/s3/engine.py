@@ -76,9 +76,8 @@ SELDOM = 10  # times as seldom a waiter asks at most
 class S3(queue.Engine):
     """See queue.Engine."""
 
-    keeps_outcomes = expires_leases = confirms = (
-        False  # a holder's renewal says that it waits no longer
-    )
+    # a holder's renewal says that it waits no longer
+    keeps_outcomes = expires_leases = confirms = False
 
     def __init__(self, target: "Target", ttl: float, timeout: float) -> None:
         self.where: str = target.shown
@@ -121,9 +120,8 @@ class S3(queue.Engine):
         if self.period > self.ttl / RENEWALS:  # there is time
             deadline, yields = sent + self.period, self.yields
         if not self.joined:
-            self.objects.repeat(
-                deadline, "GET", self.objects.prefix + PROBE_PREFIX, {}
-            )  # `solo doctor` measures it
+            # `solo doctor` measures it
+            self.objects.repeat(deadline, "GET", self.objects.prefix + PROBE_PREFIX, {})
         asker = ""
         for name in self.joined:
             self.forget_stale(name)

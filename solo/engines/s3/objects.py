@@ -60,15 +60,12 @@ class Objects:
             f"{quote(part)}/" for part in (target.path or PREFIX).split("/") if part
         )
         self.states: dict[str, State] = {}
-        self.fresh: set[str] = (
-            set()
-        )  # names whose state we have just read or written: no need to read it
-        self.lost: dict[
-            str, str
-        ] = {}  # the ETag that a PUT without an answer was to replace, by name
-        self.seen: dict[
-            str, dict[tuple[str, int, int], float]
-        ] = {}  # when each mark was first seen, by name
+        # names whose state we have just read or written: no need to read it
+        self.fresh: set[str] = set()
+        # the ETag that a PUT without an answer was to replace, by name
+        self.lost: dict[str, str] = {}
+        # when each mark was first seen, by name
+        self.seen: dict[str, dict[tuple[str, int, int], float]] = {}
         self.is_quoted = True  # Ceph 16 wants the ETag of If-Match without quotes
         self.proven = ""  # what this process has proved
         self.pace = 1.0  # how much more seldom waiters ask
@@ -173,9 +170,8 @@ class Objects:
         try:
             return self.repeat_change(name, change, end, yields)
         except Unreachable:
-            if (
-                self.refusal and monotonic() >= end
-            ):  # the last request had less than its time: it proves nothing
+            # the last request had less than its time: it proves nothing
+            if self.refusal and monotonic() >= end:
                 raise Contended(self.refusal) from None
             raise
 
@@ -257,9 +253,8 @@ class Objects:
         """
         proof = self.describe_proof(self.is_quoted)
         if proof not in (state.document.proven, self.proven):
-            is_there = self.is_refused(ABSENT, deadline) or self.is_refused(
-                ABSENT, deadline
-            )  # the first may create it
+            # the first may create it
+            is_there = self.is_refused(ABSENT, deadline) or self.is_refused(ABSENT, deadline)
             if not is_there or not self.is_refused(WRONG, deadline):
                 raise SoloError(f"{self.where}: {UNSAFE}")
         self.proven = proof

@@ -22,13 +22,8 @@ BODY_LIMIT = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
 EARLY = 300.0  # seconds before their end the keys are read again
 PATIENCE, REST = 30.0, 5.0  # seconds: for reading keys without a lease; between two readings
-OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (
-    (200, 204),
-    304,
-    404,
-    409,
-    412,
-)  # a CONFLICT may succeed if repeated
+# a CONFLICT may succeed if repeated
+OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = ((200, 204), 304, 404, 409, 412)
 BUSY = (429, 500, 502, 503, 504)
 EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
 SKEWED = "RequestTimeTooSkewed"

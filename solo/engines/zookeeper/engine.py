@@ -61,9 +61,8 @@ class ZooKeeper(Engine):
         self.entries = {}  # our held entries by name
         self.seen: dict[str, int] = {}  # mzxid by key, in the queue as it was last read
         self.runs = False  # our command
-        self.is_marked: bool | None = (
-            None  # whether our znode below MARKS is there; None before the first try
-        )
+        # whether our znode below MARKS is there; None before the first try
+        self.is_marked: bool | None = None
         self.knows_skew = False
 
     @property
@@ -286,9 +285,8 @@ class ZooKeeper(Engine):
             is_done = self.create(path, text, PERSISTENT)
         else:
             is_done = not isinstance(self.session.ask(zk.SetData(path, text, version))[0], REFUSALS)
-        return (
-            is_done or self.read_once(name)[0] == text
-        )  # the answer to the first try may have been lost
+        # the answer to the first try may have been lost
+        return is_done or self.read_once(name)[0] == text
 
     def log_outcome(self, name: str, number: int, text: bytes) -> None:
         path = self.make_path(name, f"/{LOGS}")

@@ -44,12 +44,8 @@ if TYPE_CHECKING:
     Message = Any  # a request or an answer of kazoo, which has no types
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
-PASSING = (
-    -4,
-    -7,
-    -118,
-    -127,
-)  # connection loss, timeout, session moved, throttled: ask another host, or later
+# connection loss, timeout, session moved, throttled: ask another host, or later
+PASSING = (-4, -7, -118, -127)
 NO_AUTH, DEMANDS_LOGIN = -102, -124
 LOG_IN = " (name a user and a password in a [via.NAME] of solo.toml)"
 BY_DIGEST = " other than by digest (solo has no SASL: allow digest, or name other servers)"
@@ -57,13 +53,8 @@ EVENT, AUTH = -1, -4  # instead of the number of a request
 NO_PASSWORD = bytes(16)
 MESSAGE_LIMIT = 1 << 26  # bytes; jute.maxbuffer is 1 MB
 MOST_MILLISECONDS = (1 << 31) - 1  # milliseconds; an int
-BROKEN = (
-    OSError,
-    struct.error,
-    ValueError,
-    IndexError,
-    RuntimeError,
-)  # a failed connection, or an invalid message
+# a failed connection, or an invalid message
+BROKEN = (OSError, struct.error, ValueError, IndexError, RuntimeError)
 
 
 class Session:
