@@ -13,7 +13,7 @@ from solo.modes import MODES, SLOTS, Claim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     # The pid and start of its holder; the device and inode of its file, the byte that is locked
     # there, its path.
@@ -30,36 +30,31 @@ ELLIPSIS = "…".encode()
 
 
 class Record:
-    """The text of a ticket, which describes its owner.
+    """The text of a ticket, which describes its owner. Processes are (pid, start) in `origin`.
 
-    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the
-    command started. `claim` is the claim on this name, one of those needed for all of `names`; solo
-    made these from the command if `is_generated`. `is_captured`: it runs with --capture, which only
-    the journal says. `slot` lists its slots as (first, last). `tree`
-    is None, or with --tree the seconds between SIGTERM and SIGKILL for descendants. `since` is when
-    the ticket was made and, once `child` is known, when the command started, in seconds since the
-    epoch; `uptime` is the same on the boot clock, or None. `via` is the engine that keeps the lock
-    beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once
-    it is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is
-    the timer of --for. `is_guarded`: a holder (process/holder.py) keeps the ticket locked until
-    that process has ended, or with --fd until the descriptor is closed everywhere. `descriptor` is
-    the Descriptor of --fd, or None. `note` is the text of --note, or "". `retained` are the numbers
-    of the holds that a program keeps while this ticket waits, None of a launcher: all. `outer` is
-    the process above the launcher with --tree, or None (process/pair.py); `is_alone`: it was
-    killed.
+    A field that not every record has is an attribute with its default here, and a row of OPTIONAL.
     """
 
-    tree: "float | None" = None
-    since = 0.0
-    uptime: "float | None" = None
-    child: "Process | None" = None
-    via = note = ""
+    tree: "float | None" = None  # with --tree: seconds from SIGTERM to SIGKILL for descendants
+    # when the ticket was made and, once `child` is known, when the command started
+    since = 0.0  # in seconds since the epoch
+    uptime: "float | None" = None  # the same on the boot clock
+    child: "Process | None" = None  # the command, once it has started
+    via = ""  # the engine that keeps the lock beyond this machine
+    # for which `solo hold` acquires: once it is the child too, the hold is kept, and its launcher
+    # has ended
     keep: "Process | None" = None
-    is_timed = is_guarded = is_generated = is_captured = False
-    descriptor: "Descriptor | None" = None
-    retained: "list[int] | None" = None
-    outer: "Process | None" = None
-    is_alone = False
+    outer: "Process | None" = None  # with --tree: above the launcher (process/pair.py)
+    is_alone = False  # `outer` was killed
+    is_timed = False  # `keep` is the timer of --for
+    # a holder (process/holder.py) keeps the ticket locked until `keep` has ended, or with --fd
+    # until the descriptor is closed everywhere
+    is_guarded = False
+    descriptor: "Descriptor | None" = None  # of --fd
+    is_generated = False  # solo made the names from the command
+    retained: "list[int] | None" = None  # the holds that a program keeps while it waits; None: all
+    note = ""  # the text of --note
+    is_captured = False  # it runs with --capture, which only the journal says
 
     def __init__(
         self,
@@ -73,10 +68,10 @@ class Record:
         self.launcher = launcher
         self.origin = origin
         self.uid = uid
-        self.claim = claim
+        self.claim = claim  # on this name, one of those needed for all of `names`
         self.names = names
         self.command = command
-        self.slot: list[tuple[int, int]] = []
+        self.slot: list[tuple[int, int]] = []  # (first, last)
 
     @property
     def shown_names(self) -> "list[str]":
@@ -123,27 +118,19 @@ class Record:
 def format_record(record: Record) -> bytes:
     """Return the text of a record whose command has not started."""
     origin, claim = record.origin, format_claim(record.claim, record.slot)
-    return b"%b\n%b\nnames %b\ncommand %b\n%b%b\n" % (
+    optional = b""
+    for key, (name, write, _) in OPTIONAL.items():
+        value = getattr(record, name)
+        if value != getattr(Record, name):
+            optional += b"%b %b\n" % (key, write(value))
+    return b"%b\n%b%bhost %b\nnames %b\ncommand %b\n%b%b\n" % (
         MAGIC,
         f"launcher {record.launcher[0]} {record.launcher[1]}\n"
         f"boot {origin.boot}\npid-namespace {origin.pid_namespace}\ntime-namespace "
         f"{origin.time_namespace}\nshift {origin.shift}\n"
-        f"uid {record.uid}\n{claim}tree {format_tree(record.tree)}\n".encode()
-        + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
-        + (b"keep %d %d\n" % record.keep if record.keep else b"")
-        + (b"outer %d %d\n" % record.outer if record.outer else b"")
-        + (b"timed 1\n" if record.is_timed else b"")
-        + (b"guarded 1\n" if record.is_guarded and record.descriptor is None else b"")
-        + (format_descriptor(record.descriptor) if record.descriptor else b"")
-        + (b"generated 1\n" if record.is_generated else b"")
-        + (
-            f"retained {' '.join(map(str, record.retained))}\n".encode()
-            if record.retained is not None
-            else b""
-        )
-        + (b"note %b\n" % quote(record.note.encode()) if record.note else b"")
-        + b"host "
-        + quote(encode(origin.host)),
+        f"uid {record.uid}\n{claim}tree {format_tree(record.tree)}\n".encode(),
+        optional,
+        quote(encode(origin.host)),
         quote_words(map(encode, record.names)),
         quote_words(record.command),
         format_since(record),
@@ -197,30 +184,21 @@ def parse_record(data: bytes) -> "Record | None":
         boot, pids, clock = [
             fields[key].decode() for key in (b"boot", b"pid-namespace", b"time-namespace")
         ]
-        origin = Origin(boot, pids, clock, decode(unquote(fields[b"host"])), int(fields[b"shift"]))
+        origin = Origin(boot, pids, clock, parse_text(fields[b"host"]), int(fields[b"shift"]))
         launcher = parse_process(fields[b"launcher"])
         claim = parse_claim(fields)
         words = [unquote(word) for word in fields[b"command"].split(b" ")]
-        names = [decode(unquote(name)) for name in fields[b"names"].split(b" ")]
+        names = [parse_text(name) for name in fields[b"names"].split(b" ")]
         record = Record(launcher, origin, int(fields[b"uid"]), claim, names, words)
         record.tree = parse_tree(fields[b"tree"].decode())
         record.since = parse_since(fields[b"since"])
         record.child = parse_closing(tail)
-        record.is_timed = b"timed" in fields
-        record.is_generated = b"generated" in fields
         record.slot = [parse_range(text) for text in fields.get(b"slot", b"").split()]
-        record.via = decode(unquote(fields.get(b"via", b"")))
-        record.note = parse_note(fields.get(b"note", b""))
-        record.keep = parse_process(fields[b"keep"]) if b"keep" in fields else None
-        record.outer = parse_process(fields[b"outer"]) if b"outer" in fields else None
         record.uptime = parse_since(fields[b"uptime"]) if b"uptime" in fields else None
-        record.descriptor = (
-            parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None
-        )
-        record.is_guarded = b"guarded" in fields or record.descriptor is not None
-        record.retained = (
-            list(map(int, fields[b"retained"].split())) if b"retained" in fields else None
-        )
+        for key in OPTIONAL.keys() & fields.keys():
+            name, _, read = OPTIONAL[key]
+            setattr(record, name, read(fields[key]))
+        record.is_guarded |= record.descriptor is not None
         return record
     except (ValueError, KeyError, OverflowError):
         return None
@@ -240,6 +218,14 @@ def check_claim(mode: str, slots: int = 1, take: int = 1) -> Claim:
     if mode not in MODES or not 1 <= take <= slots:
         raise ValueError
     return Claim(mode, slots, take)
+
+
+def format_text(text: str) -> bytes:
+    return quote(encode(text))
+
+
+def parse_text(text: bytes) -> str:
+    return decode(unquote(text))
 
 
 def parse_note(text: bytes) -> str:
@@ -284,7 +270,7 @@ def parse_process(text: bytes) -> "Process":
 
 
 def format_descriptor(descriptor: "Descriptor") -> bytes:
-    return b"descriptor %d %d %d %d %d %b\n" % (*descriptor[:-1], quote(descriptor[-1]))
+    return b"%d %d %d %d %d %b" % (*descriptor[:-1], quote(descriptor[-1]))
 
 
 def parse_descriptor(text: bytes) -> "Descriptor":
@@ -293,6 +279,27 @@ def parse_descriptor(text: bytes) -> "Descriptor":
     if not 0 < pid < 1 << 31 or not 0 <= offset < 1 << 63:
         raise ValueError
     return pid, start, device, inode, offset, unquote(path)
+
+
+FLAG = (lambda _: b"1", lambda _: True)
+PROCESS = (b"%d %d".__mod__, parse_process)
+# The lines of what not every record has, by key: the attribute, how its value is written and read.
+# One that has the default of the attribute has no line.
+OPTIONAL: "dict[bytes, tuple[str, Callable[..., bytes], Callable[[bytes], object]]]" = {
+    b"via": ("via", format_text, parse_text),
+    b"keep": ("keep", *PROCESS),
+    b"outer": ("outer", *PROCESS),
+    b"timed": ("is_timed", *FLAG),
+    b"guarded": ("is_guarded", *FLAG),
+    b"descriptor": ("descriptor", format_descriptor, parse_descriptor),
+    b"generated": ("is_generated", *FLAG),
+    b"retained": (
+        "retained",
+        lambda numbers: " ".join(map(str, numbers)).encode(),
+        lambda text: list(map(int, text.split())),
+    ),
+    b"note": ("note", lambda note: quote(note.encode()), parse_note),
+}
 
 
 def quote_words(plain: "Iterable[bytes]", limit: int = WORDS_LIMIT) -> bytes:

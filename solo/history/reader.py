@@ -20,9 +20,9 @@ from solo.errors import SoloError
 from solo.history.files import PAST, find_inode, read_both, read_journal
 from solo.history.names import find_files
 from solo.journal_files import ENDED, JOURNAL, REFUSED, SKIPPED, STARTED, UNNOTIFIED, open_place
-from solo.kernel import close, decode, try_lock
+from solo.kernel import close, try_lock
 from solo.modes import MODES
-from solo.record import LATEST, parse_note, unquote
+from solo.record import LATEST, parse_note, parse_text, unquote
 
 Readers = dict[str, Callable[[bytes], Any]]
 TOTALS = b"totals"
@@ -52,10 +52,6 @@ def parse_time(text: bytes) -> float:
     if not 0 <= value < LATEST:
         raise ValueError
     return value
-
-
-def parse_text(text: bytes) -> str:
-    return decode(unquote(text))
 
 
 def parse_mode(text: bytes) -> str:

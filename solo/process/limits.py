@@ -19,23 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _signal import struct_siginfo
     from collections.abc import Callable
-    from typing import Protocol
 
     from solo.contention.protocols import Limits
+    from solo.engines.lease import Lease
     from solo.start import Child
-
-    class Lease(Protocol):
-        """The part of engines.lease.Lease that a Termination uses."""
-
-        lost: "str | None"
-        asked: "str | None"
-        ordered: int
-
-        def begin(self, pid: int) -> None: ...
-        def find_left(self) -> float: ...
-        def find_loss(self) -> "str | None": ...
-        def find_life(self) -> float: ...
-
 
 LONGEST_WAIT = 1e6  # seconds
 WALL = 0x40000000  # of wait4(2): children of clone(2) that send no signal at their end, too

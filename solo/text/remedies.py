@@ -19,16 +19,7 @@ from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Place(Protocol):
-        """The part of directories.Directory that remedies read."""
-
-        path: str
-        fd: int
-        mode: int
-        shared: bool
-
+    from solo.directories import Directory
 
 # Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other
 # units' tickets.
@@ -174,7 +165,7 @@ def explain_other_user(uid: int, path: str, asked: object) -> str:
     return f"it belongs to uid {uid} ({remedy if asked else f'chown root {path}'})"
 
 
-def explain_file(place: "Place", file: str, error: OSError) -> str:
+def explain_file(place: "Directory", file: str, error: OSError) -> str:
     """Return the reason why a file or directory in `place` cannot be used, its owner where that
     matters, and a remedy.
     """
@@ -230,7 +221,7 @@ def explain_owner(uid: int, remedy: str) -> str:
     return f"it belongs to uid {uid}, who could remove it while others use it (as root: {remedy})"
 
 
-def choose_remedy(place: "Place", part: str) -> str:
+def choose_remedy(place: "Directory", part: str) -> str:
     """Return a command after which the directory `part` of another user in `place` can be used."""
     # The tickets in a name keep their owner: what another user wrote must not become root's word. A
     # journal would.
@@ -241,7 +232,7 @@ def choose_remedy(place: "Place", part: str) -> str:
     return f"find {path} -type d -execdir chown -h {owner} {{}} {{}}/.gate ';'"
 
 
-def choose_closing(place: "Place | None", may_be_shared: bool) -> str:
+def choose_closing(place: "Directory | None", may_be_shared: bool) -> str:
     """Return the command that closes a directory in `place`, or the base, to those who should not
     have access.
     """
