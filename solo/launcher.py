@@ -1,8 +1,19 @@
 """A guarded run, step by step: plan, acquire, start, wait, release, report.
 
-`holds` is the stack of what it has: a holder process, the names and their parents, the files, the
-engine's lock. It is released from its top. Before that a failed run gives back its period, which
-was claimed last; after that the Observers hear of the end.
+What a run gets, in this order, and where:
+
+    holder    a process that keeps the locks, in a container       prepare
+    names     with their parents, in one global order              acquire
+    files     of --flock and --fcntl                               acquire_files
+    engine    the same names there                                 acquire_remote
+    period    of --once-per                                        acquire, acquire_remote
+    command   perhaps forked early, by the head of the queue       start
+
+It gives them back in the reverse order, whether nothing ran (`refuse`) or the command has ended
+(`finish`): first a command that was only forked ends; then a run that failed gives back its period;
+then `holds`, the stack of the other four, is released from its top. Only then the observers hear of
+it, and the output of --capture is printed. One thing is released in the middle, once the command
+runs: the waiting tickets that the names kept, so that the next waiter looks again (`wait`).
 """
 
 import posix
@@ -175,34 +186,35 @@ class Run:
             self.holds.append(starter.holder)
 
     def acquire(self) -> None:
-        """Acquire the names, then the files, then the engine's lock; claim the period of --once-per
-        last.
+        """Acquire the names, then the files, then the names at the engine; claim the period of
+        --once-per last. Each hold is pushed as it is acquired. Raises Busy, SoloError.
         """
         self.prepare()
-        plan, holds = self.plan, self.holds
+        plan = self.plan
         starter = self.starter if self.remote is None else None
         watch = acquire.make_watch(plan, plan.deadline)
-        self.local_holds = acquire.acquire_names(self.record, plan, watch, holds, starter=starter)
+        self.local_holds = acquire.acquire_names(
+            self.record, plan, watch, self.holds, starter=starter
+        )
         self.named = acquire.choose_named(self.record, self.local_holds)
         if plan.locks_files:
-            from solo.contention.flocks import lock_files
-
-            wanted = (
-                plan,
-                plan.claim.mode,
-                self.inherited.umask,
-                acquire.make_watch(plan, plan.file_deadline),
-                holds,
-            )
-            acquire.acquire_further(self.names[0], self.local_holds, lambda: lock_files(*wanted))
+            self.acquire_files()
         if self.remote is not None:
             self.acquire_remote(self.remote)
         elif self.once is not None:
             self.once.claim()
 
+    def acquire_files(self) -> None:
+        from solo.contention.flocks import lock_files
+
+        plan = self.plan
+        watch = acquire.make_watch(plan, plan.file_deadline)
+        files = plan, plan.claim.mode, self.inherited.umask, watch, self.holds
+        acquire.acquire_further(self.names[0], self.local_holds, lambda: lock_files(*files))
+
     def acquire_remote(self, remote: "EngineHold") -> None:
         """Acquire the names at the engine; last, so that contenders of one host exclude each other
-        whatever it does.
+        whatever it does. It claims the period too, and gives all back itself if it fails.
         """
         watch = acquire.make_watch(self.plan, self.plan.deadline)
         acquire.acquire_further(
@@ -240,14 +252,14 @@ class Run:
             for observer in self.own_observers:
                 observer.refused(error)
         if self.pair is not None:
-            self.pair.say("void")
+            self.pair.say("void")  # else the upper process would go on as the launcher
         return error
 
     def wait(self) -> None:
         """Wait for the command. First close every descriptor that neither a hold nor an observer
         needs.
         """
-        acquire.settle_all(self.local_holds.values())
+        acquire.settle_all(self.local_holds.values())  # release the waiting tickets
         acquire.take_over_unseen_holds(self.local_holds.values())
         self.pid, begin = self.process.pid, monotonic()
         if self.once is not None:

@@ -116,7 +116,7 @@ TABLE = (
         "List the holders and waiters of each name, or of the NAMEs and the names nested in "
         "them; with --all the last run and the health of each job, held or not.",
         ONLY_NAMES, declare("all", "A row for each name known, bad states first"), DIR, VIA, JSON,
-        declare("0 null", "Print only the names, each ended by a NUL byte"),
+        declare("0 null", "Print only the names, each ended by a NUL byte", excludes=("json",)),
     ),
     Subcommand(
         "show", "Show the holders, processes, queue and files of a name",
@@ -194,7 +194,10 @@ TABLE = (
         declare("since", "Omit what ended before (12h, 2d, yesterday)", SINCE, "DURATION|DATE"),
         declare("failed", "Only runs that failed, or whose end is unknown"),
         declare("limit", "Only the last N", POSITIVE, "N"),
-        declare("captured", "Print the output of the last run with --capture"),
+        declare(
+            "captured", "Print the output of the last run with --capture",
+            excludes=("json", "limit"),
+        ),
         JSON,
     ),
     Subcommand(

@@ -74,8 +74,6 @@ def run(options: Asked, names: "list[str]") -> int:
         rows = [row for row in rows if row.outcome in BAD]
     rows = rows[-(options.limit or len(rows)) :]
     if options.captured:
-        if options.json or options.limit:
-            raise UsageError("history: --captured excludes --json and --limit")
         return print_captured(options.dir, names, rows, complete)
     if options.json:
         print(format_json(rows))

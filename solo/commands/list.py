@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from solo.commands.lookup import Asked, check_via, describe_place, open_existing, report_unknown
 from solo.contention.addresses import list_addresses
 from solo.directories import split_name
-from solo.errors import SoloError, UsageError
+from solo.errors import SoloError
 from solo.history.names import ForeignName, find_files, is_within
 from solo.history.usual import find_usual
 from solo.identity import Origin, read_origin
@@ -31,8 +31,6 @@ def run(options: Asked, names: "list[str]") -> int:
     """Print the tickets of `names` and the names nested in them, or all. Return 125 if one is
     unreadable or unknown.
     """
-    if options.json and options.null:
-        raise UsageError("--null and --json exclude each other")
     via = options.via
     check_via(via or FILE)
     lost: list[str] = []

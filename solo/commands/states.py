@@ -68,8 +68,6 @@ def run(options: Asked, names: "list[str]") -> int:
     """Print a row for each name known, held or not, bad states first. Return 125 if one is
     unreadable or unknown.
     """
-    if options.json and options.null:
-        raise UsageError("--json and --null exclude each other")
     if options.where != FILE:
         raise UsageError("list --all shows names that are kept as files (others have no history)")
     unknown = [name for name in names if report_unknown(name, options, "list")]

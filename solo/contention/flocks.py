@@ -115,77 +115,124 @@ def lock_files(
     they use. `watch` is as for Attempt. `is_program`: do not refuse locks of this process, which
     may be of other threads. Raises Busy, SoloError.
     """
-    lock = choose_lock(mode)
+    wait = FileWait(mode, umask, files.file_deadline, watch, is_program)
     found: dict[tuple[int, int], dict[Kind, str]] = {}
     for kind, paths in zip(FILE_LOCKS, (files.flock, files.fcntl)):
         for path in paths:
-            found.setdefault(find_identity(path, umask, kind, lock), {}).setdefault(kind, path)
+            found.setdefault(wait.find_identity(path, kind), {}).setdefault(kind, path)
     for identity, kinds in sorted(found.items(), key=lambda item: item[0]):
         if is_program:
             refuse_to_lose_lock(identity, next(iter(kinds.values())))
         for kind, path in kinds.items():
-            fd = lock_path(kind, path, umask, lock, files.file_deadline, watch, is_program)
+            fd = wait.lock_path(kind, path)
             holds.append(kind(fd, mode))
             if files.verbose and len(kinds) == 1:
-                warn_of_other_kind(kind, path, fd, lock)
+                warn_of_other_kind(kind, path, fd, wait.lock)
 
 
 def choose_lock(mode: str) -> int:
     return LOCK_EX if mode == EXCLUSIVE else LOCK_SH
 
 
-def lock_path(
-    kind: Kind, path: str, umask: int, lock: int, deadline: float, watch: "Watch", is_program: bool
-) -> int:
-    """Return a locked descriptor of the file that the path leads to. Raises Busy, SoloError."""
-    while True:
-        fd = open_file(path, umask, kind, lock)
-        try:
-            lock_file(kind, fd, path, lock, deadline, watch, is_program)
-            if is_still(path, fd):
-                return fd
-        except OSError as error:
-            close(fd)
-            raise SoloError(f"{path}: cannot be locked: {error.strerror}") from None
-        except BaseException:
-            close(fd)
-            raise
-        close(fd)  # the file was replaced meanwhile: others lock the new one
-
-
-def lock_file(
-    kind: Kind, fd: int, path: str, lock: int, deadline: float, watch: "Watch", is_program: bool
-) -> None:
-    """Lock `fd`, which is opened anew for writing on NFS, as an exclusive lock needs. Raises
-    OSError, Busy, SoloError.
+class FileWait:
+    """How one contender locks its files, whatever their kind: by `lock`, which is LOCK_EX or
+    LOCK_SH, until `deadline`. What is missing is created under `umask`.
     """
-    try:
-        if try_lock(fd, lock, kind.call):
-            return
-    except OSError as error:
-        if error.errno != EBADF:
-            raise
-        writable = os.open(path, os.O_RDWR | FLAGS)
-        os.dup2(writable, fd, False)
-        close(writable)
-        if try_lock(fd, lock, kind.call):
-            return
-    owner = kind.find_owner(fd, lock)
-    if not is_program:
-        refuse_own_lock(kind, fd, path, owner)
-    if monotonic() >= deadline:
-        raise make_busy(kind, fd, path, owner)
 
-    def describe() -> "tuple[int | None, str, str]":
-        return (
-            None,
-            f"{path} is locked by {describe_locker(kind, fd, kind.find_owner(fd, lock))}",
-            "",
-        )
+    def __init__(
+        self, mode: str, umask: int, deadline: float, watch: "Watch", is_program: bool
+    ) -> None:
+        self.lock = choose_lock(mode)
+        self.umask = umask
+        self.deadline = deadline
+        self.watch = watch
+        self.is_program = is_program
 
-    # Wait in one go: a waiter that leaves the system call loses its place in the kernel's queue.
-    if not watch(lambda _: wait_lock(fd, lock, deadline, kind.call), deadline, describe, True):
-        raise make_busy(kind, fd, path, kind.find_owner(fd, lock))
+    def lock_path(self, kind: Kind, path: str) -> int:
+        """Return a locked descriptor of the file that the path leads to. Raises Busy, SoloError."""
+        while True:
+            fd = self.open(path, kind)
+            try:
+                self.lock_file(kind, fd, path)
+                if is_still(path, fd):
+                    return fd
+            except OSError as error:
+                close(fd)
+                raise SoloError(f"{path}: cannot be locked: {error.strerror}") from None
+            except BaseException:
+                close(fd)
+                raise
+            close(fd)  # the file was replaced meanwhile: others lock the new one
+
+    def lock_file(self, kind: Kind, fd: int, path: str) -> None:
+        """Lock `fd`, which is opened anew for writing on NFS, as an exclusive lock needs. Raises
+        OSError, Busy, SoloError.
+        """
+        try:
+            if try_lock(fd, self.lock, kind.call):
+                return
+        except OSError as error:
+            if error.errno != EBADF:
+                raise
+            writable = os.open(path, os.O_RDWR | FLAGS)
+            os.dup2(writable, fd, False)
+            close(writable)
+            if try_lock(fd, self.lock, kind.call):
+                return
+        owner = kind.find_owner(fd, self.lock)
+        if not self.is_program:
+            refuse_own_lock(kind, fd, path, owner)
+        if monotonic() >= self.deadline:
+            raise make_busy(kind, fd, path, owner)
+
+        def describe() -> "tuple[int | None, str, str]":
+            locker = describe_locker(kind, fd, kind.find_owner(fd, self.lock))
+            return None, f"{path} is locked by {locker}", ""
+
+        def block(_: float) -> bool:
+            return wait_lock(fd, self.lock, self.deadline, kind.call)
+
+        # Wait in one go: a waiter that leaves the system call loses its place in the kernel's
+        # queue.
+        if not self.watch(block, self.deadline, describe, True):
+            raise make_busy(kind, fd, path, kind.find_owner(fd, self.lock))
+
+    def open(self, path: str, kind: Kind) -> int:
+        """Open the file with the access that the lock needs. Create it if missing. Raises
+        SoloError.
+        """
+        flags = kind.access.get(self.lock, os.O_RDONLY) | FLAGS
+        try:
+            for _ in range(2):
+                try:
+                    if os.stat(path).st_mode & TYPE_MASK not in kind.types:
+                        raise SoloError(f"{path}: is {kind.type_words}")
+                    return os.open(path, flags)
+                except FileNotFoundError:
+                    pass
+                own_umask = os.umask(self.umask)
+                try:
+                    return os.open(path, os.O_CREAT | os.O_EXCL | flags, EVERYBODY)
+                except FileExistsError:
+                    pass  # another process created it
+                finally:
+                    os.umask(own_umask)
+        except OSError as error:
+            raise fail(path, kind, self.lock, error) from None
+        raise SoloError(f"{path}: cannot be opened: it points to nothing")
+
+    def find_identity(self, path: str, kind: Kind) -> "tuple[int, int]":
+        """Return (device, inode) of the file, created if it is missing."""
+        try:
+            # Not by opening it: to close it would release an fcntl(2) lock that this process has
+            # had since before exec.
+            return identify(os.stat(path))
+        except OSError:
+            fd = self.open(path, kind)
+        try:
+            return identify(os.fstat(fd))
+        finally:
+            close(fd)
 
 
 def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
@@ -249,48 +296,9 @@ def make_busy(kind: Kind, fd: int, path: str, owner: int) -> Busy:
     return busy
 
 
-def open_file(path: str, umask: int, kind: Kind, lock: int) -> int:
-    """Open the file with the access that the `lock` needs. Create it if missing. Raises
-    SoloError.
-    """
-    flags = kind.access.get(lock, os.O_RDONLY) | FLAGS
-    try:
-        for _ in range(2):
-            try:
-                if os.stat(path).st_mode & TYPE_MASK not in kind.types:
-                    raise SoloError(f"{path}: is {kind.type_words}")
-                return os.open(path, flags)
-            except FileNotFoundError:
-                pass
-            own_umask = os.umask(umask)
-            try:
-                return os.open(path, os.O_CREAT | os.O_EXCL | flags, EVERYBODY)
-            except FileExistsError:
-                pass  # another process created it
-            finally:
-                os.umask(own_umask)
-    except OSError as error:
-        raise fail(path, kind, lock, error) from None
-    raise SoloError(f"{path}: cannot be opened: it points to nothing")
-
-
 def fail(path: str, kind: Kind, lock: int, error: OSError) -> SoloError:
     why = " for writing, as an exclusive lock needs" if lock in kind.access else ""
     return SoloError(f"{path}: cannot be opened{why}: {error.strerror}")
-
-
-def find_identity(path: str, umask: int, kind: Kind, lock: int) -> "tuple[int, int]":
-    """Return (device, inode) of the file, created if it is missing."""
-    try:
-        # Not by opening it: to close it would release an fcntl(2) lock that this process has had
-        # since before exec.
-        return identify(os.stat(path))
-    except OSError:
-        fd = open_file(path, umask, kind, lock)
-    try:
-        return identify(os.fstat(fd))
-    finally:
-        close(fd)
 
 
 def is_still(path: str, fd: int) -> bool:

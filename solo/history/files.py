@@ -19,7 +19,7 @@ def read_both(place: Directory, size: "int | None" = None) -> "tuple[bytes, byte
         now, number = read_journal(place, JOURNAL, size)
         left = size and size - len(now)
         past = b"" if left == 0 else read_journal(place, PAST, left)[0]
-        if number == find_inode(place, JOURNAL):
+        if number == find_inode(place):
             break
     return past, now
 
@@ -44,8 +44,8 @@ def read_journal(
         close(fd)
 
 
-def find_inode(place: Directory, file: str) -> "int | None":
+def find_inode(place: Directory) -> "int | None":
     try:
-        return posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_ino
+        return posix.stat(JOURNAL, dir_fd=place.fd, follow_symlinks=False).st_ino
     except FileNotFoundError:
         return None

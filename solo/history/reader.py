@@ -461,7 +461,7 @@ def rotate(place: Directory, journal: int) -> bool:
     if not may_rename or not try_lock(journal, LOCK_EX):
         return False
     stat = os.fstat(journal)
-    if stat.st_ino != find_inode(place, JOURNAL):
+    if stat.st_ino != find_inode(place):
         return True  # another process rotated it
     tail = os.pread(journal, TAIL, max(0, stat.st_size - TAIL))
     # else an earlier attempt wrote the totals, but did not rename

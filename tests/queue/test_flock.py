@@ -440,7 +440,7 @@ def test_lock_that_needs_a_writable_descriptor_leaves_none_behind(tmp_path, monk
     path.touch()
     monkeypatch.setattr(flocks, "try_lock", try_lock)
     before = os.listdir("/proc/self/fd")
-    fd = flocks.lock_path(flocks.Flock, str(path), 0o22, fcntl.LOCK_EX, 0, None, True)
+    fd = flocks.FileWait("X", 0o22, 0, None, True).lock_path(flocks.Flock, str(path))
     os.close(fd)
 
     assert os.listdir("/proc/self/fd") == before

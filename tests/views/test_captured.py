@@ -142,4 +142,4 @@ def test_captured_output_is_text_of_one_run_and_refuses_json_and_limit(lab):
         result = lab.run("history", "--captured", *words, "job")
 
         assert result.returncode == 125
-        assert result.stderr == b"solo: history: --captured excludes --json and --limit\n"
+        assert result.stderr.decode() == f"solo: --captured and {words[0]} exclude each other\n"
