@@ -281,7 +281,7 @@ def parse_descriptor(text: bytes) -> "Descriptor":
     return pid, start, device, inode, offset, unquote(path)
 
 
-FLAG = (lambda _: b"1", lambda _: True)
+FLAG = (b"%d".__mod__, bool)
 PROCESS = (b"%d %d".__mod__, parse_process)
 # The lines of what not every record has, by key: the attribute, how its value is written and read.
 # One that has the default of the attribute has no line.
