@@ -22,7 +22,7 @@ from solo.options import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from solo.options import Option
@@ -102,8 +102,8 @@ def parse_letters(
 
 def check_together(options: "Typed") -> None:
     """Raise UsageError if an option excludes another that was typed, or needs one that was not."""
-    check_excludes(options, LONG.values())
     typed = [option for option in LONG.values() if option.key in options]
+    check_excludes(typed)
     for option in typed:
         if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
             engine = "an engine (choose one with --via)"
@@ -113,13 +113,13 @@ def check_together(options: "Typed") -> None:
             )
 
 
-def check_excludes(options: "Typed", table: "Iterable[Option]") -> None:
-    """Raise UsageError if two of `options` exclude each other."""
-    typed = {option.flag: option for option in table if option.key in options}
-    for option in typed.values():
+def check_excludes(typed: "list[Option]") -> None:
+    """Raise UsageError if two of these options exclude each other."""
+    by_flag = {option.flag: option for option in typed}
+    for option in typed:
         for flag in option.excludes:
-            if flag in typed:
-                raise UsageError(f"{option.title} and {typed[flag].title} exclude each other")
+            if flag in by_flag:
+                raise UsageError(f"{option.title} and {by_flag[flag].title} exclude each other")
 
 
 def has_meaning(flag: str, options: "Typed") -> bool:

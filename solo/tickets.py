@@ -79,18 +79,12 @@ class FileTicket(Ticket):
     queue: "FileQueue"
 
     def __init__(
-        self,
-        queue: "FileQueue",
-        file: str,
-        fd: int,
-        state: str,
-        record: "Record | None" = None,
-        size: int = 0,
+        self, queue: "FileQueue", file: str, fd: int, record: "Record | None" = None, size: int = 0
     ) -> None:
         self.queue = queue
         self.file = file
         self.fd = fd
-        self.state = state
+        self.state = LIVE
         self.record = record
         self.size = size
         self.owner_uid = None
@@ -282,7 +276,7 @@ class FileQueue(Queue):
             if is_foreign(self.place, file):
                 return None  # solo makes tickets that all users of the directory can open
             raise self.fail(file, explain(file, error, self.place)) from None
-        ticket = FileTicket(self, file, fd, LIVE)
+        ticket = FileTicket(self, file, fd)
         try:
             if try_lock(fd, LOCK_SH):
                 ticket.state = self.judge(ticket)
@@ -442,7 +436,7 @@ class FileQueue(Queue):
         text = format_record(record)
         write_whole(fd, text, 0)
         flock(fd, LOCK_EX | LOCK_NB)
-        return FileTicket(self, file, fd, LIVE, record, len(text))
+        return FileTicket(self, file, fd, record, len(text))
 
     def take_over(self, claim: "Claim", known: "set[tuple[Process, str, str]]") -> None:
         """Report the unseen holds that conflict with `claim`, with which our command runs now, each

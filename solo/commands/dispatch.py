@@ -102,7 +102,7 @@ def is_flag(one: "Subcommand", word: str) -> bool:
 def check(one: "Subcommand", options: "Typed", words: "list[str]", names: "list[str]") -> None:
     """Add options from the environment. Raises UsageError for what does not go together."""
     check_words(words, names)
-    check_excludes(options, (*one.options, *PARTS))
+    check_excludes([option for option in (*one.options, *PARTS) if option.key in options])
     for option in one.options:
         if option.variable:
             read_variable(options, option, posix.environ)

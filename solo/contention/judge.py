@@ -15,7 +15,7 @@ from solo.kernel import CLOSED, SAFELY
 from solo.modes import MODES
 from solo.queue import WAITING, Attempt, make_block
 from solo.record import Record
-from solo.tickets import HOLD, LIVE, FileQueue, FileTicket
+from solo.tickets import HOLD, FileQueue, FileTicket
 
 NOWHERE = Directory(CLOSED, "", PRIVATE, False)
 
@@ -94,7 +94,7 @@ class Rehearsal(Attempt):
         from then on look again as a waiter does.
         """
         record.since = time()
-        ticket = FileTicket(self.queue, f"{kind}{LARGEST_NUMBER:0{DIGITS}d}", CLOSED, LIVE, record)  # type: ignore[arg-type]
+        ticket = FileTicket(self.queue, f"{kind}{LARGEST_NUMBER:0{DIGITS}d}", CLOSED, record)  # type: ignore[arg-type]
         if kind == HOLD:
             self.policy = None  # it would act now
             return ticket
