@@ -24,6 +24,11 @@ from solo.kernel import (
     say_promptly,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # --dir, None for the default place; True: the path was asked for unless it is the default one.
+    AskedFor = str | bool | None
+
 PRIVATE = 0o700
 SETGID, STICKY, GROUP_WRITE, OTHER_WRITE = 0o2000, 0o1000, 0o020, 0o002
 GROUP, OTHERS = 0o070, 0o007
@@ -102,7 +107,7 @@ def make_base(asked: "str | None", is_verbose: bool) -> Directory:
 
 
 def explain(
-    path: str, error: OSError, place: "Directory | None" = None, asked: object = True
+    path: str, error: OSError, place: "Directory | None" = None, asked: "AskedFor" = True
 ) -> str:
     """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a
     remedy if that loads.
@@ -128,7 +133,7 @@ def make_home_directories(path: str) -> None:
     make_directory(path, None)
 
 
-def make_directory(path: str, asked: object = True) -> None:
+def make_directory(path: str, asked: "AskedFor" = True) -> None:
     """Make a private directory, unless it exists. Raises SoloError."""
     try:
         create(posix.mkdir, path, PRIVATE)
@@ -138,7 +143,7 @@ def make_directory(path: str, asked: object = True) -> None:
         raise SoloError(f"cannot create {path}: {explain(path, error, None, asked)}") from None
 
 
-def open_base(path: str, asked: object) -> Directory:
+def open_base(path: str, asked: "AskedFor") -> Directory:
     """Open a directory of names, shared only if it was `asked` for. Raises SoloError;
     FileNotFoundError if it is missing.
     """

@@ -19,7 +19,7 @@ from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.directories import Directory
+    from solo.directories import AskedFor, Directory
 
 # Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other
 # units' tickets.
@@ -51,7 +51,7 @@ def give_place(uid: int) -> str:
     return f"as root: install -d -m 700 -o {uid} {USERS_PLACE}/{uid}"
 
 
-def explain(path: str, error: OSError, asked: object = True) -> str:
+def explain(path: str, error: OSError, asked: "AskedFor" = True) -> str:
     """Return why a directory cannot be used, and a remedy. It was `asked` for; True: unless it is
     the default one.
     """
@@ -104,7 +104,7 @@ def find_nearest(path: str) -> str:
     return "/"
 
 
-def blame(found: str, asked: object, path: str) -> str:
+def blame(found: str, asked: "AskedFor", path: str) -> str:
     """Return whose `found` is, which keeps this user from the directory of names `path`, and a
     remedy.
     """
@@ -156,7 +156,7 @@ def find_outside() -> "int | None":
     return uid
 
 
-def explain_other_user(uid: int, path: str, asked: object) -> str:
+def explain_other_user(uid: int, path: str, asked: "AskedFor") -> str:
     """Return why a directory of names that belongs to user `uid` cannot be used, and a remedy."""
     user = find_user(uid)
     if os.geteuid() or (uid == OVERFLOW and find_outside() is not None):
