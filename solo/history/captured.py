@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 FILE = re.compile(r"\.captured\.(\d{1,19})(\.failed)?(\.new)?")
 NEW = ".new"  # while it is written
 MODE = 0o600
-# The words at the begin of the memory: bytes of output so far, and after the read that goes on; how
-# many of them are in the kept file; whether the run succeeded, 0 until then; the pid of the reader;
-# the most bytes shown; when the run ended, in ns since the epoch, 0 until then.
-COUNT, TARGET, KEPT, SUCCESS, READER, LIMIT, END = range(7)
+# The words at the begin of the memory: bytes of output so far, and after the read that goes on;
+# whether the run succeeded, 0 until then; the pid of the reader; the most bytes shown; when the run
+# ended, in ns since the epoch, 0 until then.
+COUNT, TARGET, SUCCESS, READER, LIMIT, END = range(6)
 NAMES = 64  # bytes, where lines of `TOKEN NAME` begin, after an empty one
 HEAD = 1 << 13  # bytes, where the text begins that is printed before the output; "": print nothing
 OUTPUT = 1 << 14  # bytes, where the output begins
@@ -91,8 +91,7 @@ def read_names(memory: "mmap | bytes") -> "list[tuple[int, str]]":
 def store(directory: "str | None", memory: "mmap") -> None:
     """Write the output to a file for each name of the run. Raises OSError, SoloError."""
     words = memoryview(memory)[:NAMES].cast("Q")
-    count, is_failure, text = words[COUNT], not words[SUCCESS], join(memory)
-    end = words[END] or time_ns()
+    is_failure, end, text = not words[SUCCESS], words[END] or time_ns(), join(memory)
     for token, name in read_names(memory):
         place = make_place(directory, name)
         try:
@@ -100,7 +99,6 @@ def store(directory: "str | None", memory: "mmap") -> None:
             prune(place)
         finally:
             close(place.fd)
-    words[KEPT] = count
 
 
 def write(place: Directory, file: str, text: bytes, end: int) -> None:

@@ -28,7 +28,6 @@ from solo.history.captured import (
     COUNT,
     END,
     HEAD,
-    KEPT,
     LARGEST_READ,
     LIMIT,
     NAMES,
@@ -95,8 +94,8 @@ class Capture(Observer):
             pass  # the pipe may fill, and the command wait; the next child that ends brings us here
 
     def read(self) -> None:
-        """Be the reader: read until no process has the pipe, nor the life of a launcher. Keep what
-        is not kept.
+        """Be the reader: read until no process has the pipe, nor the life of a launcher, and keep
+        the output.
         """
         poller = select.poll()
         left = {self.source, self.pulse}
@@ -107,7 +106,7 @@ class Capture(Observer):
                 if fd == self.pulse or not self.take(LARGEST_READ):
                     poller.unregister(fd)
                     left.remove(fd)
-        if self.words[COUNT] > self.words[KEPT]:
+        if self.words[COUNT]:  # else nothing has run, perhaps
             self.keep()
 
     def take(self, most: int) -> int:

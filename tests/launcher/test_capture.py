@@ -716,8 +716,7 @@ def test_sigkill_at_every_system_call_of_the_lower_process_prints_and_logs_once(
         return status, err
 
     run()
-    points = list_calls(lab.path / "injected", True)
-    assert len(points) > 50
+    points = list_calls(lab.path / "injected", True)[-SAMPLE:]  # before: a search of descendants
     unknown = []  # between waitpid(2) and its report nobody knows the command's status
     for number, point in enumerate(tally.choose(points, SAMPLE), 2):
         status, err = run(point)
