@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from solo.process.capture import Capture
     from solo.process.holder import Holder
     from solo.process.limits import Termination
-    from solo.process.pair import Lower, Upper
+    from solo.process.pair import Lower
+    from solo.process.upper import Upper
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
@@ -158,7 +159,7 @@ class Child:
         self.pid = pid
         self.start = start
         self.go = go
-        self.termination: Any = None  # a Termination, or the Upper of process/pair.py
+        self.termination: Any = None  # a Termination, or the Upper of process/upper.py
         self.status: int | None = None
         self.is_refused = self.got_stop = self.was_stopped = False
         self.stopped_by = 0

@@ -159,7 +159,8 @@ def test_no_folder_imports_the_launcher():
         "api.run",
         "contention.handoff",
         "process.pair",
-    }  # the last two are parts of it, loaded on demand
+        "process.upper",
+    }  # the last three are parts of it, loaded on demand
 
 
 def test_only_what_is_above_the_subcommands_imports_them():
@@ -188,7 +189,7 @@ def test_guarded_run_loads_all_files_and_no_folder(lab):
 
 
 @pytest.mark.parametrize(
-    "line, parts", [("--timeout 9s", "limits prctl"), ("--tree", "library limits pair prctl")]
+    "line, parts", [("--timeout 9s", "limits prctl"), ("--tree", "library limits pair prctl upper")]
 )
 def test_time_limit_and_tree_load_no_module_of_their_errors(lab, line, parts):
     plain = list_loaded(lab, "-n", "job", "--", "true")  # in a container it has a holder

@@ -544,7 +544,7 @@ def test_idle_pair_makes_no_system_call(lab):
 # at one of them. Without a number it writes their count into a file.
 STEPS = """
 import posix, sys
-from solo.process import pair
+from solo.process import pair, upper
 whose, number = {whose!r}, {number}
 steps = 0
 
@@ -568,7 +568,7 @@ def begin(call):
     return traced
 
 if whose == "upper":
-    pair.Upper.stand_by = begin(pair.Upper.stand_by)
+    upper.Upper.stand_by = begin(upper.Upper.stand_by)
 else:
     pair.go_on_below = begin(pair.go_on_below)
 """

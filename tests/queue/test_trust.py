@@ -579,7 +579,7 @@ SAFE = {
         process/watch:watch_ticket queue:may_release supervise:has_executed supervise:has_systemd_signalled_all
     """,
     "the pid is of our child, our parent, or the kernel, or was typed": """
-        engines/program:reap process/pair:Lower.wake process/pair:Upper.send process/pair:go_on_below
+        engines/program:reap process/pair:Lower.wake process/pair:go_on_below process/upper:Upper.send
         process/capture:Capture.copy process/limits:Termination.hear
         commands/hold:Timer.dismiss commands/hold:find_process commands/hold:read_words commands/hold:warn_of_fork
         contention/sockets:SocketQueue.see_command contention/sockets:make_record

@@ -11,7 +11,7 @@ from simulation import modules, mutants, search
 
 MODULES = """
     main errors kernel modes identity record directories gate tickets obstacles queue acquire start supervise launcher journal plan command
-    journal_files process.watch process.owners process.holder process.recipient process.tree process.limits process.pair contention.handoff
+    journal_files process.watch process.owners process.holder process.recipient process.tree process.limits process.pair process.upper contention.handoff
     contention.policies contention.evict contention.deadlock contention.judge contention.progress text.describe text.remedies text.users commands.hold
     commands.dispatch commands.cli commands.clean commands.release commands.lookup history.reader text.hints
 """.split()

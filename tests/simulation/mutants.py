@@ -174,7 +174,7 @@ FOUND = [
         "load_prctl()(SET_PDEATHSIG, WAKE_SIGNAL)", "None", "trees",
     ),
     Fault(
-        "upper process does not go on", "process/pair.py Upper.collect",
+        "upper process does not go on", "process/upper.py Upper.collect",
         "self.take_over(child, status)", "None", "tree-kill",
     ),
     Fault("status kept from the upper process", "process/pair.py Lower.collect", 'self.say("status", status)', "None", "tree-kill"),
