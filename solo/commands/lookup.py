@@ -14,7 +14,7 @@ from solo.kernel import FOREVER, close, decode, say
 from solo.modes import MODES
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
-from solo.tickets import LIVE, ORPHANED, FileQueue, Queue, Ticket, is_published
+from solo.tickets import FileQueue, Queue, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -285,22 +285,6 @@ def describe_engine(options: Asked) -> str:
     from solo.engines.targets import find_target
 
     return find_target(options.where).shown
-
-
-def open_living(
-    queue: Queue,
-    wanted: "Callable[[str], bool]" = is_published,
-    key: "Callable[[str], tuple[bool, str]] | None" = None,
-) -> "Iterator[Ticket]":
-    """Yield the living tickets whose files are `wanted`, by `key`, else holds first. The caller
-    closes them.
-    """
-    for file in sorted(filter(wanted, queue.list_files()), key=key):
-        ticket = queue.open_ticket(file)
-        if ticket is not None and ticket.state in (LIVE, ORPHANED):
-            yield ticket
-        elif ticket is not None:
-            ticket.close()
 
 
 def warn_of_program(words: "list[str]") -> None:

@@ -5,7 +5,7 @@ that arrives later.
 from collections.abc import Callable
 from time import monotonic, sleep
 
-from solo.commands.lookup import Asked, describe_place, open_living, report_unknown, visit_queues
+from solo.commands.lookup import Asked, describe_place, report_unknown, visit_queues
 from solo.contention.evict import Eviction
 from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
@@ -16,7 +16,7 @@ from solo.plan import KILL_AFTER
 from solo.process.watch import wait_any
 from solo.text.describe import describe_owner, format_duration
 from solo.text.width import print_clean
-from solo.tickets import HOLD, MOST_OPEN, Queue, Ticket, is_published
+from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, Queue, Ticket, is_published
 
 STOP_POLL = 0.05  # seconds, for a launcher to end after its command
 
@@ -207,8 +207,16 @@ def open_targets(
     """
     targets: list[Ticket] = []
     wanted = is_published if with_waiting else lambda file: file.startswith(HOLD)
-    for ticket in open_living(queue, wanted, lambda file: (file.startswith(HOLD), file)):
-        is_target = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
+    files = sorted(filter(wanted, queue.list_files()))
+    for file in sorted(files, key=lambda file: file.startswith(HOLD)):
+        ticket = queue.open_ticket(file)
+        if ticket is None:
+            continue
+        is_target = (
+            ticket.state in (LIVE, ORPHANED)
+            and read_claim(ticket).mode not in INTENTIONS
+            and is_wanted(ticket)
+        )
         if not is_target or len(targets) >= MOST_OPEN:
             ticket.close()
         if is_target:
