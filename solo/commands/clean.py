@@ -240,7 +240,7 @@ def forget(name: str, base: Directory, options: Asked) -> "str | None":
         return None
     try:
         if is_used(name, options):
-            return None
+            return None if options.history else "kept, as it is in use"
         journals = [
             file
             for file in list_directory(place.fd)

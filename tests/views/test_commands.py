@@ -640,7 +640,7 @@ def test_clean_of_a_name_forgets_its_history_unless_it_is_held(lab):
 
     assert (cleaned.returncode, cleaned.stdout) == (
         0,
-        b"a/b: removed\na: removed\na: history removed\n",
+        b"a/b: removed\na: removed\nheld: kept, as it is in use\na: history removed\n",
     )
     assert {row["name"] for row in lab.history()} == {"a/b", "c", "held"}
     assert lab.run("-n", "a", "--once-per", "1d", "false").returncode == 0  # it knows that it ran
