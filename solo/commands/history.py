@@ -19,6 +19,7 @@ from solo.commands.lookup import (
 from solo.errors import SoloError, UsageError
 from solo.history.health import Held
 from solo.history.reader import History, Run, find_histories, find_history
+from solo.history.usual import find_percentile
 from solo.identity import Origin, read_origin
 from solo.journal import FIELD_LIMIT
 from solo.journal_files import ENDED, STARTED, UNNOTIFIED
@@ -342,7 +343,7 @@ def find_trends(rows: "list[RunRow]") -> "dict[str, str]":
         first, last = [list_spans(part) for part in (mine[:TREND], mine[-TREND:])]
         apart = mine[-1].time - mine[0].time
         is_plain = first[0] > last[-1] or last[0] > first[-1]
-        before, now = [find_percentile(spans, 50) or 0.0 for spans in (first, last)]
+        before, now = [find_percentile(spans, 50) for spans in (first, last)]
         if len(mine) >= 2 * TREND and is_plain and max(before, now) > STEEP * min(before, now):
             trends[name] = (
                 f"{format_rough(now)}; {format_rough(before)} {format_duration(apart)} ago"
@@ -421,15 +422,9 @@ def make_stats(rows: "list[RunRow]") -> "list[str]":
     outcomes = [row.outcome for row in rows]
     skips, failures = outcomes.count("skipped"), sum(outcome in BAD for outcome in outcomes)
     counts = map(str, (len(rows) - skips - outcomes.count("refused"), failures, skips))
-    return [*counts, *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
+    shown = [find_percentile(spans, percent) if spans else None for percent in (50, 95, 100)]
+    return [*counts, *map(format_span, shown)]
 
 
 def list_spans(rows: "list[RunRow]") -> "list[float]":
     return sorted(row.ran for row in rows if row.ran is not None)
-
-
-def find_percentile(ordered: "list[float]", percent: int) -> "float | None":
-    """Return the smallest value that `percent` of all do not exceed (nearest rank), None if there
-    are none.
-    """
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None

@@ -35,7 +35,7 @@ class Usual:
     def __init__(self, spans: "list[float]") -> None:
         self.spans = sorted(spans)
         self.median = find_median(self.spans)
-        low, high = [self.spans[-(-percent * len(spans) // 100) - 1] for percent in (10, 90)]
+        low, high = [find_percentile(self.spans, percent) for percent in (10, 90)]
         # Of runs of 3 or 40 minutes the median is the one or the other by chance.
         is_wide = high > 2 * self.median or 2 * low < self.median
         self.range = [low, high] if is_wide else None
@@ -67,6 +67,11 @@ def estimate_wait(
             running = [hold for hold in running if hold[0] > now]
         running.append((now + seconds, claim))
     return now
+
+
+def find_percentile(ordered: "list[float]", percent: int) -> float:
+    """Return the smallest value that `percent` of all do not exceed (nearest rank)."""
+    return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
 def find_median(numbers: "list[float]") -> float:
