@@ -66,6 +66,8 @@ def refuse_times(times: str, cron: str) -> str:
         is_word = ignores or words[0][1:].replace("-", "").isalpha()
         is_known = words[0] in known or not is_word
         return "" if is_known else f"cron does not know {words[0]}{ignores}"
+    if ignores and len(words) < len(FIELDS):
+        return f"cron refuses {len(words)} of five fields of time{ignores}"
     refuses = is_refused_by_cronie if cron == CRONIE else is_refused
     for word, (name, lowest, highest, names) in zip(words, FIELDS):
         if (ignores or COMMON.fullmatch(word)) and refuses(word, lowest, highest, list(names)):

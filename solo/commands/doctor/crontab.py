@@ -41,6 +41,8 @@ UNUSED = re.compile(
 )  # files that cron does not read
 LARGEST = 1 << 20  # bytes that are read of a file
 VARIABLE = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*)""")
+# What cron takes for an assignment: READ has the names that matter here.
+ASSIGNS = re.compile(r"""\s*(?:"[^"]*"|'[^']*'|(?:[^\s="'][^\s=]*)?)\s*=""")
 READ = frozenset(
     "SHELL HOME PATH SOLO_DIR SOLO_VIA".split()
 )  # the variables that change what is said of a line
@@ -189,9 +191,9 @@ def parse_crontab(source: Source) -> "Iterator[Line]":
                 check_entry(source, parse_entry(source, number, entry, has_user, variables), entry)
             )
         elif text.strip() and text.strip()[0] != "#":
-            # Its grammar of variables is not read here.
             is_time = source.cron or text.lstrip()[0] == "@"
-            refusal = refuse_times(text, source.cron) if is_time and "=" not in text else ""
+            is_time = is_time and not ASSIGNS.match(text)
+            refusal = refuse_times(text, source.cron) if is_time else ""
             lines.append(
                 make_unread(source.file, number, refusal or UNREAD, BAD if refusal else NOTE)
             )
@@ -237,6 +239,8 @@ def parse_entry(
     times, whole, user = " ".join(entry[1].split()), entry[2].strip(" \t"), source.user
     head = f"{times} "
     if re.match(rf"{FIELD}\s", whole):
+        if whole[0] == "*" and (ignores := IGNORES.get(source.cron, "")):
+            return make_unread(source.file, number, f"cron refuses * as a command{ignores}", BAD)
         return make_unread(
             source.file,
             number,
