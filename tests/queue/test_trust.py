@@ -580,7 +580,7 @@ SAFE = {
     """,
     "the pid is of our child, our parent, or the kernel, or was typed": """
         engines/program:reap process/pair:Lower.wake process/pair:go_on_below process/upper:Upper.send
-        process/capture:Capture.copy process/limits:Termination.hear
+        process/capture:Capture.copy process/capture:Capture.drain process/limits:Termination.hear
         commands/hold:Timer.dismiss commands/hold:find_process commands/hold:read_words commands/hold:warn_of_fork
         contention/sockets:SocketQueue.see_command contention/sockets:make_record
         contention/sockets:read_command kernel:end_child
