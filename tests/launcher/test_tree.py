@@ -620,7 +620,9 @@ def test_killed_pairs_never_overlap(lab):
     for number in tally.rounds(60, 1500):
         leave = f"setsid {WITNESS} {number} 0.03 >/dev/null 2>&1 & {chance.choice(['exit 3', 'wait; exit 3'])}"
         options = {"start_new_session": True, "stdin": subprocess.DEVNULL}
-        process = lab.start("-w", "forever", "--tree", "-n", "job", "sh", "-c", leave, **options)
+        more = chance.choice(["", "--capture failed", "--timeout 9s", "--notify :"]).split()
+        words = ("-w", "forever", "--tree", *more, "-n", "job", "sh", "-c", leave)
+        process = lab.start(*words, **options)
         lab.started.remove(process)
         victim = chance.choice([UPPER, LOWER, GROUP])
         subprocess.run(["sleep", f"{chance.uniform(0, 0.08):.3f}"])

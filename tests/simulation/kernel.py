@@ -63,7 +63,7 @@ ERRORS = {  # the calls that each error can come from
 POINTS = {
     *"getppid setsid".split(),
     *"execve waitpid kill pidfd_send_signal sigtimedwait work _exit sleep".split(),
-    *"recvmsg waitid prctl".split(),
+    *"recvmsg waitid prctl wait_for_gate".split(),
     *" ".join(ERRORS.values()).split(),
 }
 # Those that change nothing for other processes: a kill just after one leaves what a kill just
@@ -486,6 +486,10 @@ class Kernel(Files):
         ):  # without sizes and times, of which each use is of a constant; see reduction.py
             seen = result[:4] if name in ("fstat", "stat") and error is None else result
             seen = None if file is not None and file.owner is not process else seen
+            if name == "recvmsg" and error is not None:
+                return  # there was no message: it will ask again
+            if name in ("listdir", "read") and error is None:
+                seen = proc.forget_strangers(self, process, result)
             process.history = hash((process.history, name, seen, error))
 
     def repeat(self, process, name):
@@ -540,12 +544,13 @@ class Kernel(Files):
             for process in self.processes.values()
             if self.can_continue(process)
         ]
-        for process in alone or self.processes.values():
+        parents = [self.find_parent(each) for each in alone or () if each.death_signal]
+        for process in [*alone, *filter(None, parents)] if alone else self.processes.values():
             if process.state != "R" or process.call[0] == "begin" or process.is_spared:
                 continue
             if process.has_effect or not alone:
                 kinds = ("kill", "stop", *(["suspend"] if process.has_executed else []))
-                if process is self.find_first(process.group):
+                if alone or process is self.find_first(process.group):
                     kinds = ("group", *kinds)
                 choices += [(kind, process.pid) for kind in kinds if self.faults.get(kind)]
             is_ours = not process.has_executed and process.running is None
@@ -564,6 +569,11 @@ class Kernel(Files):
         return process.state == "T" and not (
             process.is_suspended and launcher is not None and launcher.is_alive
         )
+
+    def find_parent(self, process):
+        """Return the parent, None if that has ended or is process 1."""
+        parent = self.processes.get(process.parent)
+        return parent if parent is not None and parent.is_alive else None
 
     def find_first(self, group):
         """Return the first process that lives in a process group."""
@@ -645,7 +655,7 @@ def is_point(process, name, words):
             file.is_pipe or file.kind == "file" and (name != "close" or file in file.target.locks)
         )
     if name in OF_PAIR:
-        return any(file.kind == "socket" for file, _ in process.descriptors.values())
+        return proc.is_of_pair(process)
     if name == "poll":
         return [fd for fd, _ in words[0]] != [2]  # stderr always has room
     return name != "sigtimedwait" or words[1] != 0

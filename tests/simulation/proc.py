@@ -35,6 +35,11 @@ def is_own(process, path):
     )
 
 
+def is_of_pair(process):
+    """Return whether it is one of the two processes of --tree, or their child before its exec."""
+    return any(file.kind == "socket" for file, _ in process.descriptors.values())
+
+
 def find_file(kernel, process, path):
     """Return `path` if it can be opened."""
     if path == "/dev/tty":
@@ -96,6 +101,20 @@ def list_folder(kernel, process, path):
         "self",
         "uptime",
     ]
+
+
+def forget_strangers(kernel, process, result):
+    """Return what a process of --tree keeps of what it has read in /proc, or of a file: all but
+    other processes than its children.
+    """
+    if not is_of_pair(process):
+        return result
+    children = [str(child.pid) for child in kernel.find_children(process, -1)]
+    if isinstance(result, bytes):
+        pid, is_stat, _ = result.partition(b" (")
+        is_strange = is_stat and pid.isdigit() and pid.decode() not in children
+        return None if is_strange and int(pid) != process.pid else result
+    return tuple([name for name in result if not name.isdigit() or name in children])
 
 
 def stat_file(kernel, process, path):

@@ -6,6 +6,9 @@ holder; directories and gates stay; nobody locks the ticket of another one but s
 waiting ticket does not change; a launcher unlocks a ticket before it closes it (`Files.close`
 verifies it), and a child only asks of its copy whether it is open. A scene in which they do not
 hold is searched without it. A test compares the outcomes of a scene with and without.
+
+The two processes of --tree also look at children, parents and signals, of which a kill or an end
+may come first: there only what concerns files, the past, or a process itself is independent.
 """
 
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN
@@ -15,12 +18,16 @@ from simulation.files import is_compatible
 
 PRIVATE = ".new."  # begins the names of files that only their maker and the gate's holder use
 TICKETS = (".seat.", ".hold.")
+KILLS = ("kill", "group")
+SET_CHILD_SUBREAPER = 36
 
 
 def is_independent(kernel, process):
     name, *words = process.call
     if name in ("begin", "fork"):
-        return True
+        return process.running is None or name == "begin"  # --tree sees what a command forks
+    if proc.is_of_pair(process):
+        return is_pair_independent(kernel, process, name, *words)
     if name == "_exit" or name == "kill" and words[0] == process.pid:
         return is_end_independent(kernel, process)
     if name == "execve":
@@ -42,6 +49,25 @@ def is_independent(kernel, process):
     return False
 
 
+def is_pair_independent(kernel, process, name, *words):
+    if name == "waitpid" or name == "prctl" and words[0] == SET_CHILD_SUBREAPER:
+        return not kernel.find_children(process, -1)  # nor will it adopt any
+    if name in ("sendmsg", "recvmsg"):
+        end = process.descriptors[words[0]][0].target
+        return bool(name == "recvmsg" and end.messages) or not end.peer.ends["socket"]
+    if name == "getppid":
+        return not any(map(kernel.faults.get, KILLS)) or kernel.find_parent(process) is None
+    if name in ("open", "stat"):
+        return is_name_independent(kernel, process, words[0])
+    if name not in ("read", "write", "close", "fstat", "pread", "pwrite", "flock"):
+        return False
+    file = process.descriptors[words[0]][0] if words[0] in process.descriptors else None
+    is_shared = (
+        name == "close" and file and file.kind == "file" and file.target.locks.get(file) == LOCK_EX
+    )
+    return file is not None and not is_shared and is_file_independent(kernel, process, name, *words)
+
+
 def is_end_independent(kernel, process):
     """Return whether it is a launcher that nobody looks at (`proc.find` verifies it), and has given
     up all that others can see.
@@ -57,9 +83,10 @@ def is_name_independent(kernel, process, path):
         return True
     if path.startswith(TICKETS):
         return False
-    try:  # our child, or a directory or a gate that exists, which stays
+    try:  # our child before its exec, or a directory or a gate that exists, which stays
         if path.startswith("/proc/"):
-            return proc.find(kernel, process, path.split("/")[2]).parent == process.pid
+            other = proc.find(kernel, process, path.split("/")[2])
+            return other.parent == process.pid and other.name == process.name
         folder, last = kernel.find_place(process, path, process.folder)
     except OSError:
         return False

@@ -52,8 +52,25 @@ def run_lock():
         ).acquire()
     except SoloError as error:
         return error.status
-    modules.kernel.enter("keep_running", (modules.getcurrent().process.pid, [name]), {})
+    process, enter = modules.getcurrent().process, modules.kernel.enter
+    enter("keep_running", (process.pid, [name]), {})
+    process.is_asking = False
+    enter("work", (), {})
+    process.is_asking = process.name == "probe"
     hold.release()
+
+
+def run_probe():
+    """Try to acquire a name in one step, at any moment in which its gate is free, and release it in
+    another.
+    """
+    process, enter = modules.getcurrent().process, modules.kernel.enter
+    enter("wait_for_gate", (process.words[1],), {})
+    process.is_asking = True
+    try:
+        return run_lock()
+    finally:
+        process.is_asking = False
 
 
 def run_clean():
@@ -93,6 +110,7 @@ def leave_daemon():
 PROGRAMS = {
     "/bin/solo": run_solo,
     "/bin/lock": run_lock,
+    "/bin/probe": run_probe,
     "/bin/clean": run_clean,
     "/bin/rm": run_rm,
     "/bin/job": rest,
@@ -189,7 +207,7 @@ def read_line(words):
     typed, subcommand, rest = parse(words[1:]) if words[0] == "solo" else ({}, None, [])
     if subcommand == "hold":
         return rest[3:], Claim(EXCLUSIVE), True
-    if words[0] == "lock":
+    if words[0] in ("lock", "probe"):
         return words[1:2], Claim(EXCLUSIVE), len(words) == 2
     generated = (
         [make_name(path, []) for path in (rest[0], "/bin/job")]
@@ -207,6 +225,13 @@ class Watched(Kernel):
     def __init__(self, scene):
         super().__init__(PROGRAMS, scene.faults, scene.reuses_pids)
         self.scene, self.seats, self.tokens = scene, {}, {}
+
+    def wait_for_gate(self, process, name):
+        pass
+
+    def can_wait_for_gate(self, process, name):
+        gate = self.find_folder(name).entries.get(".gate")
+        return gate is None or not gate.locks
 
     def keep_running(self, process, pid, names):
         owner = self.processes[pid]
@@ -249,7 +274,7 @@ class Watched(Kernel):
         super().end(process, status)
 
     def unlink(self, process, path, **named):
-        if process.words[0] == "lock":
+        if process.words[0] in ("lock", "probe"):
             process.running = None
         elif process.words[1:2] == ["release"]:
             self.processes[KEEPER].running = None
@@ -363,6 +388,7 @@ class Scene:
         "looks",
     )  # of solo: the handoff in advance, the looks at other launchers; "journal"
     may_refuse, namespaces, spared, tick = None, (), (), 0.0
+    preemptions = None  # of an exhaustive search, at most
 
     def __init__(self, name, lines, faults, special):
         self.name, self.lines, self.faults = name, [line.split() for line in lines], faults
@@ -391,7 +417,9 @@ class Scene:
             kernel.spawn(number + 2, words) for number, words in enumerate(self.lines)
         ]
         for number, process in enumerate(kernel.contenders):
-            process.is_unseen, process.is_spared = "looks" not in self.parts, number in self.spared
+            is_tree = any("--tree" in words for words in self.lines)  # that looks at all processes
+            process.is_unseen = "looks" not in self.parts and not is_tree
+            process.is_spared = number in self.spared
             process.namespace = self.namespaces[number] if self.namespaces else HOST
         return kernel
 
@@ -433,6 +461,8 @@ LATEST, LIMITED = "solo -w forever --latest -n a job", "solo -w forever,1 -n a j
 PLAIN, BARE = {"parts": ("looks",)}, {"parts": ()}
 TREE = "solo -w forever --tree -n a tree"
 PAIRED = {"is_reducible": False, "may_refuse": "was killed"}
+PROBE = "probe a at-once"
+PROBED = {**BARE, "may_refuse": "was killed", "spared": [1], "preemptions": 0}
 NO_ORPHAN, HOLD = "solo -w forever --no-orphan -n a job", f"solo hold --pid {KEEPER}"
 # fmt: off
 ROWS = [  # name, command lines, faults at most, what is special
@@ -472,6 +502,9 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("tree", [TREE, A], {}, {**PAIRED, **BARE}),
     ("tree-kill", [TREE, A], {"kill": 1}, {**PAIRED, **BARE, "spared": [1]}),
     ("tree-group", [TREE, A], {"group": 1}, {**PAIRED, **BARE, "spared": [1]}),
+    ("tree-probe", [TREE, PROBE], {}, PROBED),
+    ("tree-probe-kill", [TREE, PROBE], {"kill": 1}, PROBED),
+    ("tree-probe-group", [TREE, PROBE], {"group": 1}, PROBED),
     ("trees", [TREE] * 2 + [A], {"kill": 1}, PAIRED),
     ("trees-group", [TREE] * 2 + [A], {"group": 1}, PAIRED),
     ("tree-stops", [TREE, A, TREE], {"stop": 2, "kill": 1}, PAIRED),

@@ -128,19 +128,64 @@ class Exhaustive(Search):
         while before is not None:
             before, choice = before
             choices.append(choice)
+        bound = Bound(self.scene)
         for choice in reversed(choices):
+            bound.take(kernel, choice)
             kernel.step(choice)
         while kernel.violation is None and kernel.calls <= LONGEST:
             choices = kernel.list_choices()
             if all(choice[0] in UNCOUNTED for choice in choices):
                 return self.finish(kernel)
-            key = make_key(kernel)
+            choices = bound.order(kernel, choices)
+            key = make_key(kernel), bound.last, bound.left
             if key in self.seen:
                 return
             self.seen.add(key)
             self.left += [(node, choice) for choice in choices[1:]]
             node = (node, choices[0])
+            bound.take(kernel, choices[0])
             kernel.step(choices[0])
+
+
+class Bound:
+    """How often a schedule may still leave a process that could go on, for another one: the
+    `preemptions` of its scene, without limit if that has none. Those by a probe do not count.
+    """
+
+    last = left = None  # the process that ran, the preemptions left
+
+    def __init__(self, scene):
+        self.left = scene.preemptions
+
+    def order(self, kernel, choices):
+        """Return the choices that are left, that of the same process first."""
+        if self.left is None:
+            return choices
+        same = [choice for choice in choices if choice == ("run", self.last)]
+        others = [
+            choice
+            for choice in choices
+            if choice not in same and (not same or self.left or self.is_free(kernel, choice))
+        ]
+        return same + others
+
+    def is_free(self, kernel, choice):
+        return choice[0] != "run" or kernel.processes[choice[1]].name == "probe"
+
+    def take(self, kernel, choice):
+        if self.left is None or self.is_free(kernel, choice):
+            return
+        if kernel.is_reduced and kernel.is_alone(kernel.processes[choice[1]]):
+            return  # it is no choice
+        last = kernel.processes.get(self.last)
+        if (
+            choice[1] != self.last
+            and last is not None
+            and last.state == "R"
+            and kernel.can_run(last)
+        ):
+            self.left -= 1
+        self.last = choice[1]
 
 
 def make_key(kernel):
@@ -204,7 +249,8 @@ def key_process(process):
         process.call[0],
         process.alarm,
         process.wake,
-        tuple(process.pending),
+        tuple(process.pending.items()),
+        process.change,
         process.group,
         process.death_signal,
         process.is_subreaper,

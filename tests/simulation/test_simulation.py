@@ -19,6 +19,7 @@ RUNS = 30  # of each scene
 # Scenes that are searched completely.
 COMPLETE = [
     ["locks", "locks-skip", "two-plain", "two"],
+    ["tree-probe"],
     pytest.param(["locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
 ]
 ENVIRONMENT = {
