@@ -18,9 +18,9 @@ pytestmark = pytest.mark.long
 RUNS = 30  # of each scene
 # Scenes that are searched completely.
 COMPLETE = [
-    ["locks", "locks-skip", "two-plain", "two"],
+    ["locks", "locks-skip", "two-plain"],
     ["tree-probe"],
-    pytest.param(["locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
+    pytest.param(["two", "locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
 ]
 ENVIRONMENT = {
     **os.environ,
