@@ -159,10 +159,10 @@ def test_history_of_failed_runs_and_of_the_last_ones(lab):
 
 
 def test_history_since_a_day(lab):
-    """Where it is about noon: no day ends meanwhile."""
+    """Where it is about noon: no day ends meanwhile. The name of a zone has three letters."""
     job, now = Written(), time.time()
     west = time.gmtime(now).tm_hour - 12
-    lab.environment["TZ"] = f"<X>{west}"
+    lab.environment["TZ"] = f"<XXX>{west}"
     midnight = now - (now - west * 3600) % DAY
     for number, start in enumerate((midnight - 2 * DAY, midnight - DAY / 2, midnight), 1):
         job.run(start, 0.001 * number)
