@@ -55,7 +55,7 @@ def run(options: Asked, names: "list[str]") -> int:
         complete = clean_all(open_place, names, options, forget) and complete
     elif names and not options.generated:
         # Not of nested names: only what was typed.
-        typed = Asked(dir=options.dir, history=0.0)
+        typed = Asked(dir=options.dir)
         complete = (
             clean_all(
                 open_place,
@@ -240,7 +240,7 @@ def forget(name: str, base: Directory, options: Asked) -> "str | None":
         return None
     try:
         if is_used(name, options):
-            return None if options.history else "kept, as it is in use"
+            return None if options.history is not None else "kept, as it is in use"
         journals = [
             file
             for file in list_directory(place.fd)
