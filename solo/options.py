@@ -128,7 +128,7 @@ ONCE_PER = Option("once-per", None, kinds.DURATION, "DURATION", LIMITS, "Run onc
     part=make_part("once-retry", kinds.FLAG, "retry"),
     text="Run at most once in each period of DURATION; with an engine, once on all hosts together. A later start in the "
     "period exits with status 0, or CODE of --busy-exit. With the word retry a failed run does not count: the next start "
-    "in the period runs the command. solo itself never repeats it.")
+    "in the period runs the command.")
 TREE = Option("tree", None, kinds.FLAG, None, LIMITS, "Wait for all descendants, and signal them too",
     text="Hold the name until every descendant of the command has ended. When solo ends the command, it ends all "
     "descendants too.")

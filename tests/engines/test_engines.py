@@ -165,7 +165,7 @@ def list_frames(data):
     return frames
 
 
-# How to read what a client sent, and the requests of a run and of a skip, as in the manual page.
+# How to read what a client sent, and the requests of a run and of a skip; the manual page has their numbers.
 REQUESTS = {
     "etcd": (
         list_paths,
