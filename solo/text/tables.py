@@ -2,11 +2,8 @@
 the terminal.
 """
 
-import json
-import re
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from solo.text.rows import FIELDS_OF_TIME
 from solo.text.width import clean, cut, measure, pad
@@ -163,17 +160,20 @@ def find_width(column: str, cells: "list[str]") -> int:
 
 def format_time(seconds: "float | None") -> "str | None":
     """Return a time in RFC 3339, local time, in milliseconds; None for None."""
-    return (
-        None
-        if seconds is None
-        else datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
-    )
+    if seconds is None:
+        return None
+    from datetime import datetime  # `list` in a pipe needs neither it nor json: they are a tenth
+
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
 def format_json(value: object) -> str:
     """Return JSON in ASCII; of a row an object, with its times in RFC 3339. A byte of a name or a
     command that is not UTF-8 becomes four characters, like \\xff.
     """
+    import json
+    import re
+
     text = json.dumps(convert(value), indent=2)
     # The first group skips what only looks like such a byte: after a backslash, or the end of a
     # pair of surrogates.
