@@ -1,14 +1,12 @@
-"""Parse by typer the words after the name of a subcommand, from the table in cli.py. On a terminal
-rich draws its help.
-"""
+"""Draw the help of a subcommand by typer, from the table in cli.py."""
 
+import contextlib
 import os
 from inspect import Parameter, Signature
 
 import typer
 from typer.core import TyperCommand
 
-from solo.argv import store
 from solo.commands.cli import Subcommand
 from solo.kinds import FLAG
 from solo.options import Option
@@ -16,15 +14,6 @@ from solo.options import Option
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typer import _click
-
-    from solo.argv import Typed
-
-# Newer versions of typer contain click.
-ClickException = (vars(typer.core).get("_click") or vars(typer.core)["click"]).ClickException
-
-
-class Mistake(Exception):
-    """A usage error of click, which each version words in its own way."""
 
 
 class Command(TyperCommand):
@@ -50,24 +39,12 @@ class Command(TyperCommand):
         return found
 
 
-def parse(one: Subcommand, words: "list[str]") -> "tuple[Typed, list[str]] | None":
-    """Return (options by key, names) of the words after a subcommand; None after help. Raises
-    Mistake; UsageError for a value.
-    """
+def print_help(one: Subcommand) -> None:
+    """Print the help of a subcommand, drawn by rich where that is installed."""
     if os.environ.get("NO_COLOR"):
         leave_colors()
-    try:
-        found = make_command(one).make_context(f"solo {one.name}", [*words]).params
-    except typer.Exit:
-        return None
-    except ClickException:
-        raise Mistake from None
-    options: Typed = {}
-    for option in one.options:
-        text = found[option.key]
-        if text not in (None, False):
-            store(options, option, f"--{option.flag}", "" if text is True else text)
-    return options, [*(found["names"] or ())]
+    with contextlib.suppress(typer.Exit):
+        make_command(one).make_context(f"solo {one.name}", ["--help"])
 
 
 def make_command(one: Subcommand) -> "_click.Command":

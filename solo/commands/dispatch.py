@@ -1,5 +1,5 @@
-"""Run a subcommand. typer parses its words; the parser of a guarded run does if they are simple, or
-typer is missing, and says what is wrong with them. Both read the table in cli.py.
+"""Run a subcommand. The parser of a guarded run reads its words, on a terminal typer draws its
+help: both from the table in cli.py.
 """
 
 import posix
@@ -11,7 +11,7 @@ from solo.commands.cli import AGE, HELP, SINCE, SUBCOMMANDS, WITHIN
 from solo.commands.lookup import Asked, check_names, check_units, check_words
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
-from solo.kinds import DURATION, FLAG, LIMIT
+from solo.kinds import DURATION, LIMIT
 from solo.options import DIR, PARTS, VIA, Option
 from solo.text.stdout import replace_stdout
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Parsed = tuple[Typed, list[str]]  # options by key, names
 
-OF_SCRIPTS = ("hold", "release")  # which print nothing, and are never parsed by typer
+OF_SCRIPTS = ("hold", "release")  # which print nothing, and whose help is always plain
 TIMES = (DURATION, LIMIT, AGE, SINCE, WITHIN)
 
 
@@ -58,10 +58,10 @@ def run_any(before: "Typed", name: "str | None", words: "list[str]") -> int:
             f"only {flags} may precede {name}, other options follow it (to run a program of this "
             "name, type -- before it)"
         )
-    parsed = parse(one, words)
-    if parsed is None:
+    options, names = parse_mixed(words, (*one.options, HELP))
+    if HELP.key in options:
+        print_help(one)
         return 0
-    options, names = parsed
     before.update(options)  # main asks it for --quiet and --busy-exit
     check(one, before, words, names)
     module = "states" if before.pop("all", False) else name
@@ -69,34 +69,18 @@ def run_any(before: "Typed", name: "str | None", words: "list[str]") -> int:
     return int(command.run(before if name == "hold" else Asked(**before), names))
 
 
-def parse(one: "Subcommand", words: "list[str]") -> "Parsed | None":
-    """Return what the words after a subcommand mean, or None after help. Raises UsageError."""
-    asks = not {"-h", "--help"}.isdisjoint(words)
-    is_simple = all([word[:1] != "-" or is_flag(one, word) for word in words])
-    if one.name not in OF_SCRIPTS and (posix.isatty(1) if asks else not is_simple):
+def print_help(one: "Subcommand") -> None:
+    """Print the help of a subcommand: as typer draws it on a terminal, else plain."""
+    if one.name not in OF_SCRIPTS and posix.isatty(1):
         try:
             from solo.commands import by_typer
 
-            return by_typer.parse(one, words)
+            return by_typer.print_help(one)
         except ModuleNotFoundError:
-            pass  # and help is plain text, as in a pipe
-        except by_typer.Mistake:
-            pass  # refused below, in the words of solo
-    options, names = parse_mixed(words, (*one.options, HELP))
-    if HELP.key not in options:
-        return options, names
+            pass
     from solo.commands.help import format_subcommand_help, paint
 
     print(paint(format_subcommand_help(one)))
-    return None
-
-
-def is_flag(one: "Subcommand", word: str) -> bool:
-    """Return whether a word is an option without a value."""
-    return any(
-        option.kind is FLAG and word in (f"--{option.flag}", f"-{option.short}")
-        for option in one.options
-    )
 
 
 def check(one: "Subcommand", options: "Typed", words: "list[str]", names: "list[str]") -> None:

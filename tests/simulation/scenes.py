@@ -74,7 +74,7 @@ def run_probe():
 
 
 def run_clean():
-    """Be `solo clean NAME`, whose parser is typer."""
+    """Be `solo clean NAME`."""
     base = acquire.make_base(PLACE, False)
     try:
         [name] = modules.getcurrent().process.words[1:]
