@@ -116,6 +116,13 @@ def test_each_file_of_a_run_has_the_test_file_of_its_name():
     assert {f"test_{name}" for name in HOT - {"__main__"}} - tested == set()
 
 
+def test_no_two_files_of_tests_have_one_name():
+    """pytest imports each by its name alone."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+
+    assert [name for name, count in names.items() if count > 1] == []
+
+
 def test_find_cycle_finds_a_cycle():
     imports = {"a": ["b"], "b": ["c"], "c": ["b"]}
 
