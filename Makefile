@@ -86,7 +86,7 @@ test: $(MADE) ## test every promise of one machine in at most 3 minutes; install
 	@$(PYTEST) --loop=test $(ARGS)
 
 test-full: $(VENV)/bench $(VENV)/deploy ## run all tests except the long torture: with servers, packages, systemd and cron
-	@$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --loop=full $(ARGS)
+	@$(PYTEST) -n 6 --dist loadfile --no-loadscope-reorder --loop=full $(ARGS)
 
 test-deps: ## install the programs that the tests need, by one apt-get call; starts and enables no service
 	@$(PYTHON) tests/tools/needed.py --install

@@ -233,7 +233,12 @@ def paste(guest, file, findings):
 
 def hold(guest, name):
     guest.start(f"{name}-holder", "solo", "-n", name, "sleep", "600")
-    until(lambda: guest.run("solo", "-n", name, "true").returncode == 75)
+    wait_held(guest, name)
+
+
+def wait_held(guest, name):
+    """Wait until a name is held, without a contender that the holder could meet."""
+    until(lambda: guest.run("solo", "list", "-0", name).stdout)
 
 
 def end(guest, unit):
@@ -383,7 +388,7 @@ def test_with_type_forking_the_lock_ends_early_and_with_the_advised_type_it_does
     put(guest, {"fork.service": text.format("Type=forking\n", "exec ", "")})
     paste(guest, file, said)
     guest.do("systemctl", "start", "fork")
-    until(lambda: guest.run("solo", "-n", "fork", "true").returncode == 75)
+    wait_held(guest, "fork")
     guest.do("systemctl", "stop", "fork")
 
     assert early == 0 and [one["check"] for one in said] == ["unit"]

@@ -772,7 +772,7 @@ def test_doctor_reports_the_engine_and_fails_without_it(fleet):
 
 
 def test_silent_holder_is_shown_and_its_lock_can_be_removed(fleet):
-    holder = fleet.hold("a", fleet.job, "--ttl", "30s")
+    holder = fleet.hold("a", fleet.job, "--ttl", "20s")
     refused = fleet.run("b", "release", "--via", fleet.url, fleet.job)
     assert (
         refused.returncode == 125
@@ -784,7 +784,7 @@ def test_silent_holder_is_shown_and_its_lock_can_be_removed(fleet):
     until(lambda: collect(str(fleet.lab.path / "nowhere"), fleet.url, [fleet.job])[0][0].silent)
 
     [row] = fleet.list(fleet.job)
-    assert row["state"] == "held" and 12 < row["renewed_ago"] and 0 < row["free_in"] < 22
+    assert row["state"] == "held" and 8 < row["renewed_ago"] and 0 < row["free_in"] < 15
     shown = (
         fleet.run("b", "list", fleet.job).stderr.decode()
         + fleet.run("b", "show", fleet.job).stdout.decode()
