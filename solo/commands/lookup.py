@@ -2,7 +2,6 @@
 
 import posix
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 
 from solo.directories import Directory, find_base, open_base, open_below, split_name
@@ -211,7 +210,8 @@ def visit_queues(
     origin, complete = read_origin(), True
     for name in names:
         try:
-            complete = visit_queue(name, options, partial(visit, name), origin) and complete
+            is_whole = visit_queue(name, options, lambda queue: visit(name, queue), origin)  # noqa: B023
+            complete = is_whole and complete
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False

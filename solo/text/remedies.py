@@ -175,12 +175,14 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
     except OSError:
         return explain(place.path, error)
     if error.errno == ENOTDIR:
-        return f"it is not a directory; {explain_removal(stat.st_uid, path)}"
+        aside = f"mv {quote_path(path)} {quote_path(path + '.old')}"  # solo made no such file
+        return f"it is not a directory; {explain_removal(stat.st_uid, aside)}"
     kind = stat.st_mode & TYPE_MASK
     if kind not in (IS_REGULAR, IS_DIRECTORY) or (
         kind == IS_DIRECTORY and error.errno in (EINVAL, EISDIR)
     ):
-        return f"it is not a regular file; {explain_removal(stat.st_uid, path)}"
+        remedy = f"rm -r {quote_path(path)}"
+        return f"it is not a regular file; {explain_removal(stat.st_uid, remedy)}"
     if error.errno == EACCES and place.mode & S_ISGID:
         top = quote_path(path if kind == IS_DIRECTORY else place.path)
         group = os.fstat(place.fd).st_gid
@@ -199,11 +201,9 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
     return explain(place.path, error)
 
 
-def explain_removal(uid: int, path: str) -> str:
-    """Return the owner of something that is in the way, and how to remove it."""
-    return (
-        f"uid {uid} owns it ({'' if uid == os.geteuid() else 'as root: '}rm -r {quote_path(path)})"
-    )
+def explain_removal(uid: int, remedy: str) -> str:
+    """Return the owner of something that is in the way, and the command against it."""
+    return f"uid {uid} owns it ({'' if uid == os.geteuid() else 'as root: '}{remedy})"
 
 
 def quote_path(path: str) -> str:
