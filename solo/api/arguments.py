@@ -5,12 +5,12 @@ import os
 from collections.abc import Iterable
 from typing import Optional, Union
 
-from solo.argv import read_variables
+from solo.argv import is_engine, read_variables
 from solo.command import make_name
 from solo.directories import check_new_name
 from solo.errors import UsageError
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
-from solo.options import DIR, VIA
+from solo.options import DIR, LAUNCHER_OPTIONS, VIA
 
 AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -90,5 +90,20 @@ def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, 
     options = {} if via is None else {VIA.key: via}
     if directory is not None:
         options[DIR.key] = check_path("directory", directory)
-    read_variables(options, os.environb)
+    try:
+        read_variables(options, os.environb)
+        if is_engine(options):
+            from solo.commands.lookup import check_via
+
+            check_via(options[VIA.key])
+    except UsageError as error:
+        raise UsageError(name_keywords(str(error))) from None
     return options
+
+
+def name_keywords(text: str) -> str:
+    """Return a message about options with the keywords of the API in their place."""
+    options = [one for whole in LAUNCHER_OPTIONS for one in (whole, whole.part) if one]
+    for one in sorted(options, key=lambda one: -len(one.title)):
+        text = text.replace(one.title, one.keyword or one.title)
+    return text

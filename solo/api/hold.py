@@ -17,10 +17,10 @@ class Hold:
     `with` block.
 
     `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have
-    those of each name. A token is greater than all earlier tokens of its name, over crashes and
-    reboots: a resource can refuse a request with an older one. If a name has N slots, its slot is
-    the lowest of the numbers 0 to N-1 that this hold has; else it is None. Only a Lock creates
-    Holds.
+    those of each name. A token is greater than all earlier tokens of its name, unless the clock was
+    set back (SOLO_TOKEN in solo(1)): a resource can refuse a request with an older one. If a name
+    has N slots, its slot is the lowest of the numbers 0 to N-1 that this hold has; else it is None.
+    Only a Lock creates Holds.
     """
 
     def __init__(self, names: list[str], named: dict[str, Ticket], tickets: list[Ticket]) -> None:

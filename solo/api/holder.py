@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Holder:
-    """A holder of a name: a row of `solo list --json`.
+    """A holder of a name, with most keys of a row of `solo list --json`.
 
     `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the
     pid of the command. `since` is an aware datetime, `directory` the working directory of a run

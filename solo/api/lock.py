@@ -50,10 +50,10 @@ class Lock:
     """The lock of `solo -n NAME`, on one name or on several: all or none, acquired in an order that
     cannot deadlock.
 
-    with solo.Lock("nightly"):            raises Busy if the name is held with solo.Lock("nightly",
-    wait=30):   waits in the queue for up to 30 seconds; math.inf: without limit async with
-    solo.Lock("nightly"):      does the same while the event loop runs @solo.Lock("nightly")
-    holds it during each call of a function, a coroutine function or a generator
+        with solo.Lock("nightly"):           # raises Busy if the name is held
+        with solo.Lock("nightly", wait=30):  # waits in the queue; math.inf: without limit
+        async with solo.Lock("nightly"):     # does the same while the event loop runs
+        @solo.Lock("nightly")                # holds it in each call, or while a generator runs
 
     `shared`: together with other shared holders. `slots`: the number of slots of the name; this
     hold uses `take` of them. `wait`: seconds to wait in the queue; None (the default): do not wait.
@@ -119,11 +119,7 @@ class Lock:
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
         if note is not None:
             read_note("note", note)
-        options = read_options(via, self.directory)
-        if is_engine(options):
-            from solo.commands.lookup import check_via
-
-            check_via(str(options["via"]))
+        if is_engine(read_options(via, self.directory)):
             raise UsageError(
                 "a program cannot hold a lock at an engine, which could not end it in time: "
                 "solo.run can"

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Optional, Union
 
 from solo import errors, kinds
-from solo.api.arguments import AnyPath, check_name, check_wait
+from solo.api.arguments import AnyPath, check_name, check_wait, name_keywords
 from solo.api.blocking import CANCEL_POLL, LONGEST_POLL, Deferred, keep
 from solo.api.holder import holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
@@ -73,10 +73,10 @@ def run(
 ) -> "subprocess.CompletedProcess[Any]":
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
 
-    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit;
-    `replace_after` is a number of skips as an int, seconds as a float. Without `name`, names are
-    made from the command. All other arguments are those of subprocess.run, except `shell` and
-    `executable`. Return its CompletedProcess.
+    The options are those of solo(1) but for those about output, durations in seconds;
+    `wait=math.inf` waits without a limit; `replace_after` is a number of skips as an int, seconds
+    as a float. Without `name`, names are made from the command. All other arguments are those of
+    subprocess.run, except `shell` and `executable`. Return its CompletedProcess.
 
     Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran
     in this period (`once_per`); Unreachable if the engine of `via` cannot be reached; LeaseLost if
@@ -94,9 +94,8 @@ def run(
         raise errors.UsageError("argv is a sequence of words, with a command in it")
     for word in ("shell", "executable", *[one.key for one in LAUNCHER_OPTIONS if not one.keyword]):
         if popen.pop(word, None):
-            raise errors.UsageError(
-                f"solo.run cannot use {word}=: the command is the words of argv"
-            )
+            why = ": the command is the words of argv" if word in ("shell", "executable") else ""
+            raise errors.UsageError(f"solo.run cannot use {word}={why}")
     words = [
         word
         for option in LAUNCHER_OPTIONS
@@ -168,7 +167,7 @@ def format_value(option: Option, value: Any) -> AnyPath:
         seconds = check_wait(value)
         return "forever" if seconds == FOREVER else f"{seconds or 0:.9f}"  # not -0
     if isinstance(value, bool):
-        raise errors.UsageError(f"{option.flag}={value}: not a number, a name or a path")
+        raise errors.UsageError(f"{option.keyword}={value}: not a number, a name or a path")
     is_path = option.kind in (kinds.DIRECTORY, kinds.FILE)
     if isinstance(value, int) and not is_path:
         return str(int(value))  # str() of signal.SIGINT is its name before Python 3.11
@@ -312,14 +311,6 @@ def find_place(
         else None
     )
     return {"via": backend, "directory": path}
-
-
-def name_keywords(text: str) -> str:
-    """Return a message about options with the keywords of `run` in their place."""
-    options = [one for whole in LAUNCHER_OPTIONS for one in (whole, whole.part) if one]
-    for one in sorted(options, key=lambda one: -len(one.title)):
-        text = text.replace(one.title, one.keyword or one.title)
-    return text
 
 
 def make_error(

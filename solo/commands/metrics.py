@@ -59,7 +59,7 @@ FAMILIES = (
     ("solo_run_seconds", "summary", "Seconds for which commands ran that have ended."),
     ("solo_last_run_seconds", "gauge", "Seconds for which the command ran that ended last."),
     ("solo_usual_seconds", "gauge", "Median seconds of the last hundred successful runs of "
-                                    "the command that started last."),
+                                    "the command line of list --all."),
     ("solo_overdue_after_seconds", "gauge", "Seconds after which that command runs long."),
     ("solo_wait_seconds", "summary", "Seconds for which commands waited before they started."),
     ("solo_last_success_timestamp_seconds", "gauge", "When a command last ended with status 0."),

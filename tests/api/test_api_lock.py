@@ -182,8 +182,8 @@ def test_token_grows_and_slot_is_the_lowest_free(kind):
 @pytest.mark.parametrize(
     "options, reason",
     [
-        ("via='nope'", "--via nope: neither file nor socket"),
-        ("via='nope://host'", "--via nope://: no such engine"),
+        ("via='nope'", "via nope: neither file nor socket"),
+        ("via='nope://host'", "via nope://: no such engine"),
         ("via='etcd://host'", "a program cannot hold a lock at an engine"),
         ("flock=''", "flock is empty (is a variable unset?)"),
         ("fcntl=['x', b'']", "fcntl is empty (is a variable unset?)"),
@@ -206,12 +206,8 @@ def test_token_grows_and_slot_is_the_lowest_free(kind):
                 " | "
             )
         ),
-        *(
-            (options, "")
-            for options in "via='socket', directory='/x' | directory='' | directory=b''".split(
-                " | "
-            )
-        ),
+        *((options, "") for options in "directory='' | directory=b''".split(" | ")),
+        ("via='socket', directory='/x'", "via socket and directory exclude each other"),
     ],
 )
 def test_invalid_options_raise_one_line(files, options, reason):

@@ -68,6 +68,8 @@ def test_error_of_the_launcher_is_raised(files, error, argv, options):
         ({"once_per": math.inf}, "once_per must be at least 1ms"),
         ({"quiet": True}, "solo.run cannot use quiet="),
         ({"busy_exit": 3}, "solo.run cannot use busy_exit="),
+        ({"capture": "failed"}, "solo.run cannot use capture="),
+        ({"replace_after": True}, "replace_after=True: not a number"),
     ],
 )
 def test_usage_error_speaks_of_keywords(files, options, message):

@@ -4,6 +4,7 @@ shows what solo prints.
 
 import ast
 import io
+import json
 import re
 import time
 from pathlib import Path
@@ -14,6 +15,9 @@ from rich.console import Console
 from rich.text import Text
 from tmux import Tmux
 from written import HOUR, MINUTE, Written
+
+from solo.api.holder import Holder
+from solo.options import LAUNCHER_OPTIONS
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
@@ -122,6 +126,18 @@ def test_diagnostics_have_each_failure_of_a_run():
     }
 
     assert {failure for failure in failures if failure not in section} == set(NOT_OF_A_RUN)
+
+
+def test_page_of_the_api_names_what_only_the_command_line_has():
+    page = (ROOT / "man/solo.3").read_text()
+    [options] = re.findall(r"The options of\n\.Xr solo 1\nbut\n(.*?)\nare keyword", page, re.S)
+    [keys] = re.findall(r"solo list --json\nbut (.*?)\.\n", page)
+    row = json.loads((ROOT / "docs/solo.schema.json").read_text())["$defs"]["ticket"]["properties"]
+
+    assert set(re.findall(r"-([a-z-]+)", options)) == {
+        option.flag for option in LAUNCHER_OPTIONS if not option.keyword
+    } - {"help", "version"}
+    assert set(re.findall(r"\w+", keys)) - {"and"} == {*row} - {*Holder.__dataclass_fields__}
 
 
 WIDTH, HEIGHT = 100, 26
