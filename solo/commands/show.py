@@ -46,12 +46,14 @@ ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "n
 def run(options: Asked, names: "list[str]") -> int:
     """Print each name as text or JSON. Return 125 if one cannot be read or was never used."""
     unknown, shown, origin = list[str](), list[NameRow](), read_origin()
+    unread: list[str] = []
 
     def show(name: str, queue: "Queue | None") -> bool:
         errors: list[SoloError] = []
         shown.append(collect(name, queue, options, origin, errors.append))
         for error in errors:
             say(f"{name}: {error}")
+        unread.extend([name] * len(errors))
         return not errors
 
     if options.is_engine:
@@ -69,7 +71,8 @@ def run(options: Asked, names: "list[str]") -> int:
     else:
         for at, known in enumerate(one for one in shown if one.name not in unknown):
             print("\n" * (at > 0), end="")
-            print_name(known, describe_place(options))
+            known_as = "readable" if known.name in unread else "held"
+            print_name(known, f"no locks {known_as}", describe_place(options))
     return 0 if complete and not unknown else SoloError.status
 
 
@@ -212,13 +215,15 @@ WAITING_COLUMNS = "PLACE PID USER MODE FOR HOST NOTE COMMAND".split()
 PROCESS_COLUMNS = "PID STATE CPU MEMORY AGE COMMAND".split()
 
 
-def print_name(known: NameRow, place: str) -> None:
-    """Print one name. `place` says whose names were looked at, for a name without tickets."""
+def print_name(known: NameRow, nothing: str, place: str) -> None:
+    """Print one name. `nothing` and `place`, whose names were looked at, are for a name without
+    tickets.
+    """
     skips = describe_skips(sum(known.skips.values()))
     if known.holds or known.waiting:
         print_clean(f"{known.name}: {len(known.holds)} held, {len(known.waiting)} waiting{skips}")
     else:
-        print_clean(f"{known.name}: no locks held{skips}: {place}")
+        print_clean(f"{known.name}: {nothing}{skips}: {place}")
     if known.reason:
         print_clean(f"{known.state}: {known.reason}")
     for row in known.holds:

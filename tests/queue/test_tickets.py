@@ -136,6 +136,8 @@ def test_damaged_record_of_an_orphan_is_an_error(lab, data):
     assert result.stderr.count(b"\n") == 1 and str(ticket).encode() in result.stderr
     listing = lab.run("list")
     assert (listing.returncode, listing.stderr.count(b"\n")) == (125, 1)
+    shown = lab.run("show", "job")
+    assert shown.returncode == 125 and b"job: no locks readable: " in shown.stdout
     ticket.write_bytes(record)
     assert run_beside(lab).returncode == 75
     holder.stdin.close()
