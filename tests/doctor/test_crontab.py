@@ -975,6 +975,12 @@ SETTINGS = [
     ),
     ("ProtectSystem=strict\n" + PLACE, ""),
     ("ProtectSystem=strict\nReadWritePaths=/run/solo", ""),
+    (
+        "RuntimeDirectory=solo\nRuntimeDirectoryPreserve=restart",
+        "RuntimeDirectory= removes /run/solo, with the locks of others, when the unit stops",
+    ),
+    ("RuntimeDirectory=x solo\nRuntimeDirectoryPreserve=yes", ""),
+    ("RuntimeDirectory=solo-web", ""),
     ("ProtectSystem=full\nProtectHome=yes\nPrivateTmp=yes", ""),
     ("ReadOnlyPaths=/run", "!ReadOnlyPaths=/run makes /run/solo read-only (add RuntimeDirectory="),
     ("ReadOnlyPaths=/run/solo\nReadWritePaths=/run", "!ReadOnlyPaths=/run/solo makes /run/solo r"),

@@ -172,6 +172,12 @@ class Unit(NamedTuple):
         made = [top + word for key, top in MADE.items() for word in self.list_words(key)]
         return is_below(path, *made)
 
+    def removes(self, path: str) -> bool:
+        """Return whether systemd removes the directory when the unit stops."""
+        made = [MADE["RuntimeDirectory"] + word for word in self.list_words("RuntimeDirectory")]
+        kept = self.settings.get("RuntimeDirectoryPreserve", "").lower() in YES
+        return is_below(path, *made) and not kept
+
     def find_private(self, path: str) -> str:
         """Return the setting that puts another directory in the place of that of the machine, "" if
         none does.
@@ -218,6 +224,13 @@ def check_unit(unit: Unit, asked: str, via: str, names: "tuple[str, ...]") -> Pl
         return Place(problem)
     if setting := unit.find_private(path):
         return Place(unknown=f"{setting} covers {path}, {ELSEWHERE}")
+    if not asked and unit.removes(path):
+        return Place(
+            unknown=(
+                f"RuntimeDirectory= removes {path}, with the locks of others, when the unit stops "
+                "(add RuntimeDirectoryPreserve=yes)"
+            )
+        )
     return check_type(unit)
 
 
