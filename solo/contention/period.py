@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX
-from time import localtime, monotonic, strftime, time
+from time import localtime, monotonic, sleep, strftime, time
 from typing import NamedTuple, Protocol
 
 from solo.directories import open_file
@@ -31,6 +31,7 @@ from solo.record import LATEST
 ONCE_FILE = ".once"
 ONCE_LIMIT = 4096
 SHORTEST = 0.001  # seconds
+CLAIM_LOOKS, CLAIM_PAUSE = 10, 0.1  # for what a holder at an engine stores once it has acquired
 
 
 class LastRun(NamedTuple):
@@ -111,17 +112,21 @@ class PeriodGuard:
 
     def undo_claim(self, error: BaseException) -> BaseException:
         """Undo the claim: nothing runs. Return what to raise: `error`, or RanAlready if the holder
-        runs in this period.
+        runs in this period. At an engine it claims that by a later request: look again.
         """
         self.undo()
-        if isinstance(error, Busy) and not isinstance(error, RanAlready):
+        if not isinstance(error, Busy) or isinstance(error, RanAlready):
+            return error
+        for left in reversed(range(CLAIM_LOOKS if len(self.stores) > 1 else 1)):
             try:
                 for store in self.stores:
                     self.ask(store)
             except RanAlready as other:
                 return other
             except SoloError:
-                pass
+                break
+            if left:
+                sleep(CLAIM_PAUSE)
         return error
 
     def describe(self) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from solo import kernel
 from solo.contention import period
 from solo.contention.period import LastRun, LocalStore, PeriodGuard, find_due
-from solo.errors import RanAlready
+from solo.errors import Busy, RanAlready
 from solo.plan import Plan
 
 pytestmark = pytest.mark.quick
@@ -269,6 +269,24 @@ def test_two_slots_have_one_run_in_each_period(world, monkeypatch, early):
                 other.claim()
 
         assert read_once("job") in one.written
+
+
+@pytest.mark.parametrize("claims", [3, None])
+def test_contender_looks_again_for_the_claim_of_a_holder_at_an_engine(world, monkeypatch, claims):
+    world.now = FIRST
+    holder, other = world.make_guard(DAY), world.make_guard(DAY)
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == claims:
+            holder.claim()
+
+    monkeypatch.setattr(period, "sleep", sleep)
+    error = other.undo_claim(Busy("job: busy"))
+
+    assert isinstance(error, RanAlready) == (claims is not None)
+    assert len(pauses) == (claims or period.CLAIM_LOOKS - 1)
 
 
 def test_two_claims_due_at_one_time_differ():
