@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import conftest
 import pytest
 import tally
 from conftest import (
@@ -528,7 +529,7 @@ def test_any_exception_in_the_journal_fails_no_job(lab):
     that time.
     """
     fill(lab)
-    hide = in_mounts(f"mount --bind /dev/null {reader.__file__}")
+    hide = in_mounts(f"mount --bind /dev/null {conftest.source}/solo/history/reader.py")
 
     result = lab.run("-v", "-n", "job", "--", "sh", "-c", "exit 3", prefix=hide)
 
