@@ -2,6 +2,7 @@
 container was killed.
 """
 
+import contextlib
 import os
 import shlex
 import signal
@@ -155,11 +156,13 @@ def test_holder_keeps_nothing_of_its_caller_and_survives_signals(lab):
     ]  # by inode: in a chroot the links have other paths
 
     def list_others():
-        links = [
-            f"/proc/{container.holder}/fd/{fd}" for fd in os.listdir(f"/proc/{container.holder}/fd")
-        ]
-        others = [link for link in links if not os.readlink(link).startswith("anon_inode:")]
-        return [link for link in others if not any(os.path.samefile(link, path) for path in own)]
+        found = []
+        for entry in os.scandir(f"/proc/{container.holder}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # it is closed meanwhile
+                is_own = any(os.path.samefile(entry.path, path) for path in own)
+                if not is_own and not os.readlink(entry.path).startswith("anon_inode:"):
+                    found.append(entry.path)
+        return found
 
     until(lambda: not list_others())
     assert os.getsid(container.holder) == container.holder
