@@ -3,15 +3,14 @@ their own, as they replace posix.
 """
 
 import ast
-import os
 import re
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 
-from simulation import leases, mutants, programs
+from simulation import programs
+from simulation.started import ENVIRONMENT, simulate
 
 pytestmark = pytest.mark.long
 
@@ -22,20 +21,6 @@ COMPLETE = [
     ["tree-probe"],
     pytest.param(["two", "locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
 ]
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": f"{ROOT}/tests:{ROOT}/tests/tools",
-    "PYTHONHASHSEED": "0",
-}
-
-
-def simulate(*words, module="simulation"):
-    """Return the status and the output of a search."""
-    command = [sys.executable, "-m", module, *map(str, words)]
-    result = subprocess.run(
-        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    return result.returncode, result.stdout
 
 
 def read_broken(output):
@@ -123,69 +108,3 @@ def test_fault_without_its_code_and_unknown_call_are_errors(code, error):
     ]
 
     assert error in subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True).stderr
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("fault", mutants.FOUND, ids=lambda fault: fault.name)
-def test_fault_in_the_hot_path_is_found(fault):
-    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--runs", 20 * RUNS)
-
-    assert status == 1 and "replay: " in output, output
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("fault", mutants.HARMLESS, ids=lambda fault: fault.name)
-def test_harmless_fault_breaks_no_promise(fault):
-    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--seconds", 5)
-
-    assert status == 0, output
-
-
-@pytest.mark.parametrize(
-    "engine, hours", [pytest.param("s3", 2, marks=pytest.mark.full), ("etcd", 1)]
-)
-def test_leases_keep_the_promises_in_virtual_time(engine, hours):
-    status, output = simulate("--engine", engine, "--hours", hours, module="simulation.leases")
-
-    assert status == 0, output
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "name, engine",
-    [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()],
-)
-def test_fault_in_the_lease_is_found(name, engine):
-    words = "--engine", engine, "--mutant", name, "--hours", 100
-    status, output = simulate(*words, module="simulation.leases")
-
-    assert status == 1 and "replay: " in output, output
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "words, status", [(["100"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"]
-)
-def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
-    ended, output = gather(0.2, *words)
-
-    assert (ended, "not renewed" in output) == (status, bool(status)), output
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("waiters", leases.CROWDED)
-def test_name_is_idle_before_a_crowd_only_with_a_fault(waiters):
-    fault = leases.CROWDED[waiters].name
-    (status, output), (found, slow) = (
-        gather(0.02, waiters),
-        gather(0.02, waiters, "--mutant", fault),
-    )
-
-    assert (status, found) == (0, 1), output + slow
-
-
-def gather(latency, *words):
-    """Return (the exit status, the line) of a crowd in virtual time."""
-    status, output = simulate("--latency", latency, "--crowd", *words, module="simulation.leases")
-    assert output.count("PUT/s refused") == 1, output
-    return status, output

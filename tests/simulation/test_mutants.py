@@ -1,0 +1,22 @@
+"""Each fault in the hot path breaks a promise in its scene, unless it is harmless."""
+
+import pytest
+
+from simulation import mutants
+from simulation.started import simulate
+
+pytestmark = [pytest.mark.long, pytest.mark.full]
+
+
+@pytest.mark.parametrize("fault", mutants.FOUND, ids=lambda fault: fault.name)
+def test_fault_in_the_hot_path_is_found(fault):
+    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--runs", 600)
+
+    assert status == 1 and "replay: " in output, output
+
+
+@pytest.mark.parametrize("fault", mutants.HARMLESS, ids=lambda fault: fault.name)
+def test_harmless_fault_breaks_no_promise(fault):
+    status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--seconds", 5)
+
+    assert status == 0, output
