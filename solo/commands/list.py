@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import time
 from typing import Any, TypeVar
 
-from solo.commands.lookup import Asked, check_via, describe_place, open_existing, report_unknown
+from solo.commands.lookup import (
+    Asked,
+    check_via,
+    describe_no_locks,
+    describe_place,
+    open_existing,
+    report_unknown,
+)
 from solo.contention.addresses import list_addresses
 from solo.directories import split_name
 from solo.errors import SoloError
@@ -53,8 +60,7 @@ def run(options: Asked, names: "list[str]") -> int:
             where = describe_place(options) + (", and by sockets" if via is None else "")
             more = "" if options.dir else "each user has separate names; "
             empty = (
-                f"no locks {'held' if complete else 'readable'}: {where}\n({more}solo list "
-                "--all shows idle ones)"
+                f"{describe_no_locks(complete)}: {where}\n({more}solo list --all shows idle ones)"
             )
             print_rows(*make_table(COLUMNS, rows, CELLS, via), "STATE", STYLES, empty)
             lost += [

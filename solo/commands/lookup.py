@@ -280,6 +280,11 @@ def describe_place(options: Asked) -> str:
     return f"names in {options.dir}" if options.dir else f"names of {user}, in {find_base(None)}"
 
 
+def describe_no_locks(complete: bool) -> str:
+    """Return what is said of names without a ticket that could be read."""
+    return f"no locks {'held' if complete else 'readable'}"
+
+
 def describe_engine(options: Asked) -> str:
     """Return the URL of --via, without secrets."""
     from solo.engines.targets import find_target

@@ -13,6 +13,7 @@ from solo.commands.list import CELLS, Cells, add_usual, find_lost, look_at, make
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import (
     Asked,
+    describe_no_locks,
     describe_place,
     open_existing,
     read_skips,
@@ -71,8 +72,7 @@ def run(options: Asked, names: "list[str]") -> int:
     else:
         for at, known in enumerate(one for one in shown if one.name not in unknown):
             print("\n" * (at > 0), end="")
-            known_as = "readable" if known.name in unread else "held"
-            print_name(known, f"no locks {known_as}", describe_place(options))
+            print_name(known, known.name not in unread, describe_place(options))
     return 0 if complete and not unknown else SoloError.status
 
 
@@ -215,15 +215,15 @@ WAITING_COLUMNS = "PLACE PID USER MODE FOR HOST NOTE COMMAND".split()
 PROCESS_COLUMNS = "PID STATE CPU MEMORY AGE COMMAND".split()
 
 
-def print_name(known: NameRow, nothing: str, place: str) -> None:
-    """Print one name. `nothing` and `place`, whose names were looked at, are for a name without
-    tickets.
+def print_name(known: NameRow, complete: bool, place: str) -> None:
+    """Print one name, of which all tickets could be read or not. `place` says whose names were
+    looked at, for a name without tickets.
     """
     skips = describe_skips(sum(known.skips.values()))
     if known.holds or known.waiting:
         print_clean(f"{known.name}: {len(known.holds)} held, {len(known.waiting)} waiting{skips}")
     else:
-        print_clean(f"{known.name}: {nothing}{skips}: {place}")
+        print_clean(f"{known.name}: {describe_no_locks(complete)}{skips}: {place}")
     if known.reason:
         print_clean(f"{known.state}: {known.reason}")
     for row in known.holds:

@@ -28,12 +28,11 @@ from solo.history.health import (
     judge,
 )
 from solo.history.names import ForeignName, find_files
-from solo.history.reader import History, Run, Totals, find_histories, find_history
+from solo.history.reader import History, Run, Totals, find_histories, find_history, parse_command
 from solo.identity import Origin, read_origin, read_stat
 from solo.journal_files import STARTED
 from solo.kernel import close, decode, encode, read_boot_clock, say
 from solo.options import FILE
-from solo.record import unquote
 from solo.text.describe import format_duration, format_usual
 from solo.text.rows import JobRow
 from solo.text.tables import format_json, print_rows
@@ -216,7 +215,7 @@ def make_row(job: Job, clock: Clock) -> JobRow:
         starts=starts,
         due=health.due,
         missed=health.missed,
-        command=[decode(unquote(word)) for word in words.split(b" ")] if words else [],
+        command=[decode(word) for word in parse_command(words)[1]] if words else [],
     )
 
 

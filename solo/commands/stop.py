@@ -207,8 +207,8 @@ def open_targets(
     """
     targets: list[Ticket] = []
     wanted = is_published if with_waiting else lambda file: file.startswith(HOLD)
-    files = sorted(filter(wanted, queue.list_files()))
-    for file in sorted(files, key=lambda file: file.startswith(HOLD)):
+    files = filter(wanted, queue.list_files())
+    for file in sorted(files, key=lambda file: (file.startswith(HOLD), file)):
         ticket = queue.open_ticket(file)
         if ticket is None:
             continue

@@ -112,7 +112,7 @@ class PeriodGuard:
 
     def undo_claim(self, error: BaseException) -> BaseException:
         """Undo the claim: nothing runs. Return what to raise: `error`, or RanAlready if the holder
-        runs in this period. At an engine it claims that by a later request: look again.
+        runs in this period. At an engine a holder claims its period by a later request: look again.
         """
         self.undo()
         if not isinstance(error, Busy) or isinstance(error, RanAlready):

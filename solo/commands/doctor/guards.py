@@ -14,6 +14,7 @@ from solo.errors import UsageError
 from solo.text.hints import find_earlier_spellings
 from solo.text.rows import BAD, NOTE, Finding
 
+IN_TMP = "{}: any user can lock a file there first, and cleaners remove it"
 NEW_EACH_RUN = re.compile(
     r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]"
 )
@@ -216,9 +217,7 @@ def advise(advice: Advice, guard: Guard, home: str) -> Advice:
     name, typed = guard.key or make_name(path), guard.lock.raw if guard.lock else ""
     advice = advice._replace(lock=path or guard.lock and guard.lock.known)
     if CLEANED.match(path or typed):
-        advice = advice.add(
-            BAD, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it"
-        )
+        advice = advice.add(BAD, "tmp", IN_TMP.format(typed))
     if NEW_EACH_RUN.search(typed):
         advice = advice.add(
             BAD, "changing", f"{typed} is a new lock file in each run, so no run excludes another"
@@ -306,9 +305,7 @@ def examine_solo(advice: Advice, commands: "list[Command]", at: int, words: "lis
         )
     for _, path in Advice(options=options).lock_files:
         if CLEANED.match(path):
-            advice = advice.add(
-                BAD, "tmp", f"{path}: any user can lock a file there first, and cleaners remove it"
-            )
+            advice = advice.add(BAD, "tmp", IN_TMP.format(path))
     if not all(word.text is not None for word in words[1:first]):
         return advice
     return advice._replace(options=options, runs=True, words=tuple(rest))

@@ -131,9 +131,9 @@ class Unit(NamedTuple):
         for key in filter(None, EFFECTS):
             for word in self.list_words(key):
                 yield f"{key}={word.lstrip('-+').partition(':')[0]}", key, word
-        for key, top in MADE.items():
-            for word in self.list_words(key):
-                yield key, "ReadWritePaths", top + word
+        for key in MADE:
+            for folder in self.list_made(key):
+                yield key, "ReadWritePaths", folder
         for meaning, effects in MEANINGS.items():
             key, _, wanted = meaning.partition("=")
             value = self.settings.get(key, "").lower()
@@ -167,16 +167,18 @@ class Unit(NamedTuple):
             view = view._replace(setting=shown if any(effect.values()) else view.setting, **effect)
         return view
 
+    def list_made(self, *keys: str) -> "list[str]":
+        """Return the directories that systemd makes for these settings."""
+        return [MADE[key] + word for key in keys for word in self.list_words(key)]
+
     def is_made(self, path: str) -> bool:
         """Return whether systemd makes the directory, for the user of this unit."""
-        made = [top + word for key, top in MADE.items() for word in self.list_words(key)]
-        return is_below(path, *made)
+        return is_below(path, *self.list_made(*MADE))
 
     def removes(self, path: str) -> bool:
         """Return whether systemd removes the directory when the unit stops."""
-        made = [MADE["RuntimeDirectory"] + word for word in self.list_words("RuntimeDirectory")]
         kept = self.settings.get("RuntimeDirectoryPreserve", "").lower() in YES
-        return is_below(path, *made) and not kept
+        return is_below(path, *self.list_made("RuntimeDirectory")) and not kept
 
     def find_private(self, path: str) -> str:
         """Return the setting that puts another directory in the place of that of the machine, "" if
