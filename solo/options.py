@@ -126,9 +126,9 @@ KILL_AFTER = Option("kill-after", "k", kinds.DURATION, "DURATION", LIMITS, "Time
     "lost.")
 ONCE_PER = Option("once-per", None, kinds.DURATION, "DURATION", LIMITS, "Run once per DURATION; retry: until it succeeds",
     part=make_part("once-retry", kinds.FLAG, "retry"),
-    text="Run at most once in each period of DURATION; with an engine, once on all hosts together. A later start in the "
-    "period exits with status 0, or CODE of --busy-exit. With the word retry a failed run does not count: the next start "
-    "in the period runs the command.")
+    text="Run once per DURATION, however often started; with an engine, on one of all hosts. A later start in the period (see "
+    "Once in a period) exits with status 0, or CODE of --busy-exit, and prints nothing. With the word retry a failed run "
+    "does not count: the next start runs the command.")
 TREE = Option("tree", None, kinds.FLAG, None, LIMITS, "Wait for all descendants, and signal them too",
     text="Hold the name until every descendant of the command has ended. When solo ends the command, it ends all "
     "descendants too.")

@@ -11,7 +11,7 @@ from servers import Etcd
 
 PROGRAMS = (
     "backup.sh build.sh deploy.sh dump.sh job.sh load.sh migrate.sh reboot report.sh run.sh sync.sh test.sh train.sh"
-    " upload.sh worker.sh"
+    " mirror.sh upload.sh worker.sh"
 ).split()
 ETCD = "etcd://h1,h2,h3"
 JOB = """#!/bin/sh

@@ -197,6 +197,8 @@ def check_notify(machine, typed, environment):
         output = finish(process)
         assert output == (status, "" if "--capture" in typed else text_of(text), ""), typed
         received += [inbox.get() for _ in range(2 if "started" in typed else bool(status))]
+    if "rmdir" in typed:
+        check_changes(machine, typed, inbox)
 
     inbox.close()
     assert inbox.received.empty()
@@ -206,10 +208,21 @@ def check_notify(machine, typed, environment):
         assert bodies[1] == bodies[3] == text_of(text)
         return
     [(path, body)] = received
-    assert "ended with exit status 7 after 0s" in body and path in ("/hook", "/run/7")
+    assert "ended with exit status 7 after 0s" in body and path in ("/hook", "/run/7", "/ops")
     if path == "/hook":
         [(key, value)] = json.loads(body).items()
         assert key == "text" and value.endswith(" " + text_of(text)[len("line 0\nline 1\n") : -1])
+
+
+def check_changes(machine, typed, inbox):
+    """Verify that of some runs only the first failure and the recovery are sent."""
+    words = shlex.split(typed)
+    line = words[words.index("--notify") + 1]
+    for status in ("0", "7", "7", "0", "0"):
+        event = {"SOLO_STATUS": status, "SOLO_MESSAGE": status}
+        subprocess.run(line, shell=True, check=True, cwd=machine.path, env={**os.environ, **event})
+
+    assert [inbox.get()[1], inbox.get()[1]] == ["7", "0"]
 
 
 def text_of(script):
