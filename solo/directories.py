@@ -39,8 +39,8 @@ LONGEST_NAME = 2048  # bytes of a nested name, so that a path with it stays belo
 
 
 class Directory:
-    """An open directory. `path`: for messages; `mode`: of directories made in it, and without the
-    execute bits of files.
+    """An open directory, closed at the end of a `with` block. `path`: for messages; `mode`: of
+    directories made in it, and without the execute bits of files.
     """
 
     def __init__(self, fd: int, path: str, mode: int, shared: bool) -> None:
@@ -48,6 +48,12 @@ class Directory:
         self.path = path
         self.mode = mode
         self.shared = shared
+
+    def __enter__(self) -> "Directory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        close(self.fd)
 
 
 def find_base(asked: "str | None") -> str:
@@ -257,11 +263,8 @@ def open_below(base: Directory, parts: "list[str]") -> Directory:
     """
     place = base
     for part in parts:
-        outer = place
-        try:
-            place = open_part(outer, part)
-        finally:
-            posix.close(outer.fd)
+        with place:
+            place = open_part(place, part)
     return place
 
 

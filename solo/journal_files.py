@@ -10,7 +10,7 @@ import posix
 
 from solo import directories
 from solo.directories import PRIVATE, STICKY, Directory, open_base
-from solo.kernel import ROOT_PLACE, close
+from solo.kernel import ROOT_PLACE
 
 DURABLE_PLACE = "/var/lib/solo"
 FOLDER = ".journals"  # no name starts with a dot
@@ -54,10 +54,8 @@ def make_place(directory: "str | None", *names: str) -> Directory:
     except FileNotFoundError:
         directories.make_directory(path)
         base = open_base(path, may_be_shared)
-    try:
+    with base:
         return directories.open_parts(*choose_own(base, parts))
-    finally:
-        close(base.fd)
 
 
 def open_place(directory: "str | None", *names: str) -> Directory:

@@ -8,7 +8,7 @@ import os
 from solo.commands.lookup import open_existing
 from solo.history.captured import NEW, join, list_kept, read_names
 from solo.journal_files import open_place
-from solo.kernel import SAFELY, close, is_regular
+from solo.kernel import SAFELY, is_regular
 from solo.process.tree import is_holder
 from solo.text.events import OK, RUNNING
 from solo.text.rows import RunRow
@@ -30,20 +30,19 @@ def find_last(directory: "str | None", name: str, runs: "list[RunRow]") -> "byte
     place = open_existing(directory, open_place, name)
     if place is None:
         return None
-    try:
+    with place:
         files = {token: file for _, token, file in list_kept(place) if not file.endswith(NEW)}
         for run in sorted(runs, key=find_end, reverse=True):
             if run.token in files:
                 file = files[run.token]
-                return read_whole(os.open(file, os.O_RDONLY | SAFELY, dir_fd=place.fd))
+                try:
+                    return read_whole(os.open(file, os.O_RDONLY | SAFELY, dir_fd=place.fd))
+                except FileNotFoundError:
+                    return None  # a newer one has just replaced it
             if run.captured and run.token and run.outcome in (RUNNING, ORPHANED):
                 output = read_memory(name, run.token)
                 if output is not None:
                     return output
-    except FileNotFoundError:
-        pass  # a newer one has just replaced it
-    finally:
-        close(place.fd)
     return None
 
 

@@ -74,18 +74,18 @@ def tighten_journals(directory: "str | None") -> None:
         place = open_place(directory)
     except (FileNotFoundError, SoloError):
         return  # a journal never makes a command fail
-    for _, inner, _ in find_files(place):
-        if isinstance(inner, SoloError):
-            continue
-        for file in (JOURNAL, PAST, ONCE):
-            try:
-                fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=inner.fd)
-            except OSError:
+    with place:
+        for _, inner, _ in find_files(place):
+            if isinstance(inner, SoloError):
                 continue
-            tighten(fd, inner.mode)
-            tighten(inner.fd, inner.mode)
-            close(fd)
-    close(place.fd)
+            for file in (JOURNAL, PAST, ONCE):
+                try:
+                    fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=inner.fd)
+                except OSError:
+                    continue
+                tighten(fd, inner.mode)
+                tighten(inner.fd, inner.mode)
+                close(fd)
 
 
 def clean_all(
@@ -130,7 +130,7 @@ def prune_generated_names(directory: "str | None") -> None:
         base = open_existing(directory, open_one)
         if base is None:
             continue
-        try:
+        with base:
             names = sorted(filter(LIKE_GENERATED.fullmatch, list_directory(base.fd)))
             start = int(time()) * MOST_LOOKED_AT % max(1, len(names))
             window = (names[start:] + names[:start])[:MOST_LOOKED_AT]
@@ -139,8 +139,6 @@ def prune_generated_names(directory: "str | None") -> None:
             )
             for name in islice(found, MOST_REMOVED):
                 remove(name, base, options)
-        finally:
-            close(base.fd)
 
 
 def is_idle(base: Directory, name: str) -> bool:
@@ -161,8 +159,8 @@ def is_generated(name: str, directory: "str | None") -> bool:
     journal.
     """
     try:
-        close(open_place(directory, name).fd)
-        events = find_history(directory, name).events
+        with open_place(directory, name):
+            events = find_history(directory, name).events
     except FileNotFoundError:
         return True
     except SoloError:
@@ -224,11 +222,9 @@ def remove_directory(name: str, base: Directory) -> None:
     may be a link.
     """
     *above, last = name.split("/")
-    place = open_below(Directory(posix.dup(base.fd), base.path, base.mode, base.shared), above)
-    try:
+    copy = Directory(posix.dup(base.fd), base.path, base.mode, base.shared)
+    with open_below(copy, above) as place:
         posix.rmdir(last, dir_fd=place.fd)
-    finally:
-        close(place.fd)
 
 
 def forget(name: str, base: Directory, options: Asked) -> "str | None":

@@ -20,7 +20,7 @@ from solo.errors import SoloError
 from solo.history.names import ForeignName, find_files, is_within
 from solo.history.usual import find_usual
 from solo.identity import Origin, read_origin
-from solo.kernel import close, encode, say
+from solo.kernel import encode, say
 from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.describe import describe_owner, describe_release, format_usual
@@ -196,10 +196,10 @@ def find_queues(
     `collect` wants.
     """
     if via in (None, FILE) and (base := open_existing(directory)):
-        for name, place, files in find_files(base, names):
-            queue = place if isinstance(place, SoloError) else FileQueue(place, origin)
-            yield name, FILE, queue, list(filter(is_ticket, files))
-        close(base.fd)
+        with base:
+            for name, place, files in find_files(base, names):
+                queue = place if isinstance(place, SoloError) else FileQueue(place, origin)
+                yield name, FILE, queue, list(filter(is_ticket, files))
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses() if is_within(name, names)}):
             from solo.contention.sockets import SocketQueue

@@ -9,7 +9,7 @@ from solo.errors import SoloError, UsageError
 from solo.history.names import find_files
 from solo.identity import Origin, read_origin
 from solo.journal_files import open_place
-from solo.kernel import FOREVER, close, decode, say
+from solo.kernel import FOREVER, decode, say
 from solo.modes import MODES
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
@@ -246,8 +246,8 @@ def has_traces(name: str, directory: "str | None") -> bool:
     """Return whether a name has a directory, a journal or a file of --once-per."""
     for open_one in PLACES:
         try:
-            close(open_one(directory, name).fd)
-            return True
+            with open_one(directory, name):
+                return True
         except FileNotFoundError:
             pass
         except SoloError:
@@ -264,10 +264,8 @@ def list_known(directory: "str | None") -> "Iterator[str]":
             base = open_one(directory)
         except (FileNotFoundError, SoloError):
             continue
-        try:
+        with base:
             yield from (name for name, *_ in find_files(base))
-        finally:
-            close(base.fd)
 
 
 def describe_place(options: Asked) -> str:

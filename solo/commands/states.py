@@ -31,7 +31,7 @@ from solo.history.names import ForeignName, find_files
 from solo.history.reader import History, Run, Totals, find_histories, find_history, parse_command
 from solo.identity import Origin, read_origin, read_stat
 from solo.journal_files import STARTED
-from solo.kernel import close, decode, encode, read_boot_clock, say
+from solo.kernel import decode, encode, read_boot_clock, say
 from solo.options import FILE
 from solo.text.describe import format_duration, format_usual
 from solo.text.rows import JobRow
@@ -146,14 +146,12 @@ def find_used(directory: "str | None", names: "list[str]") -> "dict[str, bool]":
     place = open_existing(directory)
     if place is None:
         return {}
-    try:
+    with place:
         return {
             name: any(file.startswith(HOLD) for file in files)
             for name, inner, files in find_files(place, names)
             if isinstance(inner, SoloError) or any(map(is_ticket, files))
         }
-    finally:
-        close(place.fd)
 
 
 def examine(

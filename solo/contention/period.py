@@ -224,16 +224,14 @@ class LocalStore:
             return False
         except SoloError:
             return True
-        found = os.access(ONCE_FILE, os.F_OK, dir_fd=place.fd)
-        close(place.fd)
-        return found
+        with place:
+            return os.access(ONCE_FILE, os.F_OK, dir_fd=place.fd)
 
     @contextmanager
     def open(self, name: str) -> "Iterator[int]":
         """Open and lock the file of a name. Raises SoloError."""
         try:
-            place = make_place(self.directory, name)
-            try:
+            with make_place(self.directory, name) as place:
                 fd = open_file(place, ONCE_FILE, os.O_RDWR)
                 try:
                     if not wait_lock(fd, LOCK_EX, monotonic() + GATE_PATIENCE):
@@ -242,8 +240,6 @@ class LocalStore:
                     yield fd
                 finally:
                     close(fd)
-            finally:
-                close(place.fd)
         except OSError as error:
             raise SoloError(f"{name}: cannot record the run: {error.strerror}") from None
         except SoloError as error:

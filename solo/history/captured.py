@@ -93,12 +93,9 @@ def store(directory: "str | None", memory: "mmap") -> None:
     words = memoryview(memory)[:NAMES].cast("Q")
     is_failure, end, text = not words[SUCCESS], words[END] or time_ns(), join(memory)
     for token, name in read_names(memory):
-        place = make_place(directory, name)
-        try:
+        with make_place(directory, name) as place:
             write(place, f".captured.{token}{'.failed' * is_failure}", text, end)
             prune(place)
-        finally:
-            close(place.fd)
 
 
 def write(place: Directory, file: str, text: bytes, end: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from solo.directories import DEEPEST, Directory, open_part
 from solo.errors import SoloError
-from solo.kernel import IS_DIRECTORY, TYPE_MASK, close
+from solo.kernel import IS_DIRECTORY, TYPE_MASK
 from solo.tickets import is_foreign
 
 
@@ -45,17 +45,16 @@ def walk(
             if is_directory(place, part):
                 yield name, ForeignName(str(error)) if is_foreign(place, part) else error, []
             continue
-        try:
-            # not by kernel.list_directory: nobody else reads this descriptor
-            files = os.listdir(inner.fd)
-        except OSError as error:
-            yield name, SoloError(f"cannot list {inner.path}: {error.strerror}"), []
-        else:
+        with inner:
+            try:
+                # not by kernel.list_directory: nobody else reads this descriptor
+                files = os.listdir(inner.fd)
+            except OSError as error:
+                yield name, SoloError(f"cannot list {inner.path}: {error.strerror}"), []
+                continue
             yield name, inner, files
             if above.count("/") < DEEPEST:
                 yield from walk(inner, files, f"{name}/", wanted)
-        finally:
-            close(inner.fd)
 
 
 def is_directory(place: Directory, part: str) -> bool:

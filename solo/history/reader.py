@@ -20,7 +20,7 @@ from solo.errors import SoloError
 from solo.history.files import PAST, find_inode, read_both, read_journal
 from solo.history.names import find_files
 from solo.journal_files import ENDED, JOURNAL, REFUSED, SKIPPED, STARTED, UNNOTIFIED, open_place
-from solo.kernel import close, try_lock
+from solo.kernel import try_lock
 from solo.modes import MODES
 from solo.record import LATEST, parse_note, parse_text, unquote
 
@@ -269,7 +269,7 @@ def find_histories(
         place = open_place(directory)
     except FileNotFoundError:
         return
-    try:
+    with place:
         for name, inner, _ in find_files(place, wanted):
             try:
                 yield (
@@ -278,20 +278,15 @@ def find_histories(
                 )
             except SoloError as error:
                 yield name, error
-    finally:
-        close(place.fd)
 
 
 def find_history(directory: "str | None", name: str) -> History:
     """Return the History of this name alone. Raises SoloError."""
     try:
-        place = open_place(directory, name)
+        with open_place(directory, name) as place:
+            return read_history(name, place)
     except FileNotFoundError:
         return History([], Totals())
-    try:
-        return read_history(name, place)
-    finally:
-        close(place.fd)
 
 
 def read_history(name: str, place: Directory, after: float = 0.0) -> History:

@@ -9,7 +9,7 @@ from solo.errors import SoloError
 from solo.history.files import read_both
 from solo.journal import FIELD_LIMIT
 from solo.journal_files import ENDED, SKIPPED, STARTED, open_place
-from solo.kernel import close, decode
+from solo.kernel import decode
 from solo.modes import Claim, find_conflicts
 from solo.record import LATEST, quote_words, unquote
 
@@ -100,19 +100,14 @@ def find_usual(
 def read_tails(directory: "str | None", name: str) -> "Iterator[bytes]":
     """Yield the end of the journal of a name, then more of it if there is more. Never raises."""
     try:
-        place = open_place(directory, name)
+        with open_place(directory, name) as place:
+            for size in SIZES:
+                tail = b"".join(read_both(place, size))
+                yield tail
+                if len(tail) < size:
+                    return
     except (OSError, SoloError):
-        return
-    try:
-        for size in SIZES:
-            tail = b"".join(read_both(place, size))
-            yield tail
-            if len(tail) < size:
-                return
-    except OSError:
         pass
-    finally:
-        close(place.fd)
 
 
 def choose_usual(runs: "list[Ran]", words: bytes = b"") -> "Usual | None":
