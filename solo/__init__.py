@@ -13,7 +13,7 @@ holds a name. Each error is a `SoloError`. solo(3) is the manual page.
 
 # The command line starts in __main__.py, and does not load api/, which has what programs use.
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = [
     "Busy",
     "Hold",
