@@ -99,7 +99,8 @@ def draw_value(rng, key, number):
     return rng.choice(values.split())
 
 
-# Without ProtectProc=: with it systemd 257 leaves /run writable below nspawn.
+# Without ProtectProc= and ProtectKernelTunables=: with them systemd 257 leaves /run writable below
+# nspawn.
 VALUES = {
     "User": "alice www-data root",
     "DynamicUser": "yes no",
@@ -115,6 +116,12 @@ VALUES = {
     "RestrictNamespaces": "yes",
     "CapabilityBoundingSet": "CAP_CHOWN",
     "UMask": "0777 0022",
+    "LimitFSIZE": "0 1K 1G",
+    "LimitDATA": "2M 20M",
+    "LimitNOFILE": "5 30",
+    "RestrictAddressFamilies": "AF_INET AF_UNIX none",
+    "DevicePolicy": "strict closed",
+    "ProtectControlGroups": "yes",
 }
 DRAWN = [*VALUES, *"Environment RuntimeDirectory StateDirectory SystemCallFilter".split()]
 DRAWN += (
@@ -150,12 +157,12 @@ def judge(guest, files):
     return list(found.values())
 
 
-def try_units(guest, every, part=""):
+def try_units(guest, every, part="", options=""):
     """Yield (settings, whether the unit runs, whether it does with solo, findings)."""
     names = [f"{kind}-{at}.service" for kind in ("bare", "solo") for at in range(len(every))]
     ran = [
         f"ExecStart={words}"
-        for words in ("/usr/bin/true", "/usr/local/bin/solo -n {} -- /usr/bin/true")
+        for words in ("/usr/bin/true", f"/usr/local/bin/solo -n {{}} {options} -- /usr/bin/true")
     ]
     texts = [
         f"Type=oneshot\n{one}{line.format(f'{part}-{at}')}"
@@ -188,25 +195,36 @@ FOUND = [
     "NoExecPaths=/\nReadOnlyPaths=/usr\nExecPaths=/lab\n",  # the deepest alone counts
     "ReadOnlyPaths=/\nNoExecPaths=/run\n",
     "ProcSubset=pid\nBindReadOnlyPaths=/proc\n",
+    "ProcSubset=pid\nReadWritePaths=/proc\n",
     "ProtectHome=tmpfs\nReadWritePaths=/root\nEnvironment=SOLO_DIR=/root/names\n",
     "ReadOnlyPaths=/run/solo\nReadWritePaths=/run\n",
     "TemporaryFileSystem=/:ro\nBindReadOnlyPaths=/usr /lib /lib64 /bin /lab\n",
     "SystemCallFilter=~uname:EPERM\n",
     "SystemCallFilter=~@process\nSystemCallFilter=@process\n",
+    "User=alice\nInaccessiblePaths=/etc\n",  # a user's home is that of /etc/passwd
+    "User=alice\nTemporaryFileSystem=/etc\nEnvironment=SOLO_DIR=/home/alice/names\n",
+    "LimitFSIZE=0\n",
+    "LimitDATA=2M\n",
+    "SystemCallFilter=~sysinfo\n",
+    "SystemCallFilter=~@network-io\n",
+    "SystemCallFilter=~prctl\n",
+    "SystemCallFilter=~@ipc:EPERM\nSystemCallFilter=pipe2\n",
 ]
+OPTIONS = ["", "--tree", "--capture keep", "--wait 1"]
 
 
-def test_what_draws_have_found_is_right_now(guest):
-    wrong, right = compare(try_units(guest, FOUND, "found"))
+@pytest.mark.parametrize("options", OPTIONS)
+def test_what_draws_have_found_is_right_now(guest, options):
+    wrong, right = compare(try_units(guest, FOUND, f"found{OPTIONS.index(options)}", options))
 
     assert not wrong and min(right.values()) > 1
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("part", range(4))
-def test_a_unit_runs_with_solo_unless_doctor_says_that_it_fails(guest, part):
+@pytest.mark.parametrize("part, options", list(enumerate(OPTIONS)))
+def test_a_unit_runs_with_solo_unless_doctor_says_that_it_fails(guest, part, options):
     rng = Random(f"{tally.SEED} {part}")
-    wrong, right = compare(try_units(guest, [draw(rng, at) for at in range(60)], part))
+    wrong, right = compare(try_units(guest, [draw(rng, at) for at in range(60)], part, options))
 
     assert not wrong, "\n".join(map(str, wrong))
     assert min(right.values()) > 5, right

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import solo
+from solo.commands.doctor.guards import Advice
 from solo.commands.doctor.place import Place, find_names, find_solo
+from solo.kernel import HOME_PLACE
 from solo.text.remedies import DYNAMIC_UNIT, IN_A_UNIT, ROOTS_JOURNALS, quote_path
 
 NO = ("", "no", "n", "false", "f", "off", "0")
@@ -35,12 +37,13 @@ EFFECTS = {
     "NoExecPaths": {"is_noexec": True},
     "ExecPaths": {},
     "TemporaryFileSystem": {"is_own": True},
+    "implied": {"is_read_only": True},
     "": {},
 }
 RANKS = list(EFFECTS)
 # The settings that others stand for.
 MEANINGS = {
-    "ProcSubset=pid": {"TemporaryFileSystem": "/proc"},
+    "ProcSubset=pid": {"BindReadOnlyPaths": "pid:/proc"},
     "PrivateTmp=yes": {"TemporaryFileSystem": "/tmp /var/tmp"},
     "PrivateTmp=disconnected": {"TemporaryFileSystem": "/tmp /var/tmp"},
     "ProtectSystem=yes": {"ReadOnlyPaths": "/usr /boot /efi"},
@@ -49,27 +52,50 @@ MEANINGS = {
     "ProtectHome=yes": {"InaccessiblePaths": HOMES},
     "ProtectHome=read-only": {"ReadOnlyPaths": HOMES},
     "ProtectHome=tmpfs": {"TemporaryFileSystem": "/home:ro /root:ro /run/user:ro"},
+    "DynamicUser=yes": {
+        "TemporaryFileSystem": "/tmp /var/tmp",
+        "implied": f"/ {HOMES}",
+        "": "/proc /sys /dev",
+    },
 }
 YES = ("yes", "y", "true", "t", "on", "1")
-DYNAMIC = {"PrivateTmp": "yes", "ProtectSystem": "strict", "ProtectHome": "read-only"}
 NETWORK = ("PrivateNetwork", "NetworkNamespacePath")
-OTHER_FILES = "RootDirectory RootImage ExtensionImages ExtensionDirectories MountImages PrivatePIDs"
+# Settings whose effect is not known. Less than 10 MB, 20 descriptors or 20 processes may not do for
+# Python.
+UNKNOWN = re.compile(
+    r"(?:Root(?:Directory|Image)|Extension(?:Images|Directories)|MountImages|PrivatePIDs)=.*"
+    r"|(?:Limit(?:AS|DATA|FSIZE|STACK)|Memory(?:High|Max))=(?:\d{1,7}|\d{1,4}K|\dM)(?::.*)?"
+    r"|(?:LimitNOFILE|LimitNPROC|TasksMax)=1?\d(?::.*)?"
+)
 # The system calls of a run, by systemd's groups; @system-service has all of them.
 CALLS = {
     "@default": "arch_prctl brk futex geteuid getpid getppid getrandom gettid mmap mprotect munmap "
     "prlimit64 rseq sched_yield set_robust_list set_tid_address",
-    "@basic-io": "close close_range lseek pread64 pwrite64 read write",
-    "@file-system": "access chdir close faccessat2 fcntl getdents64 mkdirat newfstatat openat "
-    "readlink renameat unlinkat",
-    "@ipc": "pipe2",
-    "@process": "clone wait4",
-    "@signal": "rt_sigaction rt_sigprocmask rt_sigtimedwait",
-    "": "flock ioctl umask uname",
+    "@basic-io": "close close_range dup2 lseek pread64 pwrite64 read readv write",
+    "@file-system": "access chdir close faccessat2 fcntl ftruncate getcwd getdents64 mkdirat "
+    "newfstatat openat readlink renameat unlinkat utimensat",
+    "@io-event": "poll",
+    "@ipc": "memfd_create pipe2",
+    "@network-io": "bind connect listen recvmsg sendmsg sendto socket socketpair",
+    "@process": "clone kill pidfd_open pidfd_send_signal prctl wait4 waitid",
+    "@signal": "rt_sigaction rt_sigpending rt_sigprocmask rt_sigtimedwait",
+    "@sync": "fsync",
+    "@timer": "getitimer setitimer",
+    "": "flock ioctl setsid sysinfo umask uname",
 }
+# Those that only some options add, or that only some libraries make.
+OPTIONAL = frozenset(
+    "bind connect dup2 fsync ftruncate getcwd getitimer kill listen memfd_create pidfd_open "
+    "pidfd_send_signal poll prctl readv recvmsg rt_sigpending sendmsg sendto setitimer setsid "
+    "socket socketpair sysinfo utimensat waitid".split()
+)
+ADDING = frozenset(
+    "capture fcntl flock no_orphan notify once_per replace syslog tree via wait".split()
+)
 # A run does without these where they fail with an errno.
 SPARED = frozenset(
     "access brk chdir close_range getppid getrandom gettid lseek munmap prlimit64 rseq "
-    "rt_sigtimedwait sched_yield set_robust_list set_tid_address unlinkat".split()
+    "rt_sigtimedwait sched_yield set_robust_list set_tid_address sysinfo unlinkat".split()
 )
 KILL = "kill"
 ELSEWHERE = "so the unit would exclude no run elsewhere"
@@ -137,11 +163,10 @@ class Unit(NamedTuple):
         for meaning, effects in MEANINGS.items():
             key, _, wanted = meaning.partition("=")
             value = self.settings.get(key, "").lower()
-            is_implied = self.has("DynamicUser") and (value in NO or key == "ProtectSystem")
-            value = DYNAMIC.get(key, "") if is_implied else "yes" if value in YES else value
-            for other, words in effects.items() if value == wanted else ():
+            is_set = wanted == ("yes" if value in YES else value)
+            for other, words in effects.items() if is_set else ():
                 for word in words.split():
-                    yield "DynamicUser=" if is_implied else meaning, other, word
+                    yield meaning, other, word
 
     def look_at(self, path: str) -> View:
         """Return the path as the unit sees it: the setting for the deepest directory counts."""
@@ -205,23 +230,24 @@ def is_below(path: str, *folders: str) -> bool:
     return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-def check_unit(unit: Unit, asked: str, via: str, names: "tuple[str, ...]") -> Place:
+def check_unit(unit: Unit, asked: str, via: str, advice: Advice) -> Place:
     """Return what keeps solo from its part in the unit: a problem, or a setting whose effect is not
     known.
 
     `asked` is the directory of names that the unit sets, "" for the default one.
     """
-    if problem := find_refused_calls(unit) or find_hidden_program(unit):
+    path = asked or find_names(unit.user)
+    calls = check_calls(unit, advice)
+    if problem := calls.problem or find_hidden_program(unit, path):
         return Place(problem)
     if via == "socket" and (setting := unit.find_private_network()):
         return Place(unknown=f"{setting} hides the sockets of the machine, {ELSEWHERE}")
     if via not in ("", "file"):
-        return check_type(unit)
+        return check_type(unit, calls)
     if unit.has_made_up_user and not asked:
         return Place(
-            f"the user of DynamicUser= has no home directory ({give_directory(unit, names)})"
+            f"the user of DynamicUser= has no home directory ({give_directory(unit, advice.names)})"
         )
-    path = asked or find_names(unit.user)
     if problem := path and find_problem(unit, path, asked):
         return Place(problem)
     if setting := unit.find_private(path):
@@ -233,15 +259,17 @@ def check_unit(unit: Unit, asked: str, via: str, names: "tuple[str, ...]") -> Pl
                 "(add RuntimeDirectoryPreserve=yes)"
             )
         )
-    return check_type(unit)
+    return check_type(unit, calls)
 
 
-def find_refused_calls(unit: Unit) -> str:
-    """Return the problem if the unit refuses system calls of a run. The first filter says whether
-    all else is refused, or allowed.
+def check_calls(unit: Unit, advice: Advice) -> Place:
+    """Return the problem if the unit refuses system calls of a run, not known for those that it may
+    make. The first filter says whether all else is refused, or allowed.
     """
     filters = unit.settings.get("SystemCallFilter", "~").split("\n")
     used = {call for calls in CALLS.values() for call in calls.split()}
+    if ADDING.isdisjoint(advice.options):
+        used -= OPTIONAL - {"sysinfo"}
     if unit.settings.get("SystemCallErrorNumber", KILL) != KILL:
         used -= SPARED
     allowed = used if filters[0][:1] == "~" else {*CALLS["@default"].split()}
@@ -253,9 +281,11 @@ def find_refused_calls(unit: Unit) -> str:
                 allowed = allowed | calls
             else:
                 allowed = allowed - (calls - SPARED if error not in ("", KILL) else calls)
-    refused = " ".join(sorted(used - allowed))
-    how = f"add SystemCallFilter={refused}"
-    return refused and f"SystemCallFilter= refuses system calls of solo ({how})"
+    refused = used - allowed
+    how = f"(add SystemCallFilter={' '.join(sorted(refused))})"
+    if refused - OPTIONAL:
+        return Place(f"SystemCallFilter= refuses system calls of solo {how}")
+    return Place(unknown=f"SystemCallFilter= may refuse system calls of solo {how}" * bool(refused))
 
 
 def list_programs() -> "list[str]":
@@ -264,9 +294,10 @@ def list_programs() -> "list[str]":
     return [find_solo(), sys.executable, *modules, "/proc"]
 
 
-def find_hidden_program(unit: Unit) -> str:
+def find_hidden_program(unit: Unit, names: str) -> str:
     """Return the problem if the unit hides what each run reads, or does not let it execute."""
-    views = {path: unit.look_at(os.path.realpath(path)) for path in list_programs()}
+    read = list_programs() + ["/etc/passwd"] * names.endswith(HOME_PLACE)
+    views = {path: unit.look_at(os.path.realpath(path)) for path in read}
     if hidden := [path for path, view in views.items() if view.is_hidden or view.is_own]:
         view, words = views[hidden[0]], " ".join(hidden)
         return f"{view.setting} hides {words} ({unhide(view, f'add BindReadOnlyPaths={words}')})"
@@ -330,10 +361,11 @@ def give_directory(unit: Unit, names: "tuple[str, ...]") -> str:
     return f"add {DYNAMIC_UNIT.format(user, folder)}, the same in each unit of the name"
 
 
-def check_type(unit: Unit) -> Place:
-    """Return whether systemd understands a command that is not the main process."""
-    if changes := list(filter(unit.has, OTHER_FILES.split())):
-        return Place(unknown=f"{changes[0]}= changes the files or processes that solo sees")
+def check_type(unit: Unit, calls: Place) -> Place:
+    """Return whether systemd understands a command that is not the main process, then `calls`."""
+    for key, value in unit.settings.items():
+        if UNKNOWN.fullmatch(f"{key}={value}"):
+            return Place(unknown=f"{key}={value} changes what solo sees or can use")
     kind = unit.settings.get("Type", "simple")
     if kind == "forking":
         return Place(
@@ -345,5 +377,5 @@ def check_type(unit: Unit) -> Place:
     needs = "WatchdogSec=" * unit.has("WatchdogSec")
     needs = f"Type={kind}" if kind.startswith("notify") else needs
     if not needs or unit.settings.get("NotifyAccess") == "all":
-        return Place()
+        return calls
     return Place(f"{needs} is not heard from a command under a launcher (add NotifyAccess=all)")

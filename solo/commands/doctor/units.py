@@ -150,7 +150,7 @@ def make_line(
         variables.setdefault("SOLO_VIA", "")
     asked = expand(find_asked(advice, variables))
     via = str(advice.options.get("via") or variables.get("SOLO_VIA", ""))
-    place = check_unit(unit, asked, via, advice.names)
+    place = check_unit(unit, asked, via, advice)
     if advice.runs and not FOREVER.search(command):
         advice = advise_skip(advice, unit, command)
     if advice.tool == "solo" and not advice.edit and place.unknown:
