@@ -83,7 +83,7 @@ def rehearse(guarded: "Run") -> None:
     plan = guarded.plan
     named = look_at_names(guarded.record, plan, refuse_wait, find_place, check_parts)
     if plan.once_per is not None:
-        try_place(find_journals(plan.dir)[0], plan.dir)
+        find_existing(find_journals(plan.dir)[0], plan.dir)
     if plan.locks_files:
         acquire_further(plan.names[0], named, lambda: look_at_files(plan, guarded.inherited.umask))
     hold = guarded.remote
@@ -103,14 +103,8 @@ def find_place(asked: "str | None", is_verbose: bool) -> "Directory | None":
     try:
         return directories.open_base(path, asked)
     except FileNotFoundError:
-        try_place(path, asked)
-        return None
-
-
-def try_place(path: str, asked: "str | None") -> None:
-    """Raise SoloError if a run could not make the directory `path`."""
-    if not os.path.isdir(path):
         find_existing(path, asked)
+        return None
 
 
 def check_parts(base: Directory, parts: "list[str]") -> None:

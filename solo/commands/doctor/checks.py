@@ -29,13 +29,7 @@ from solo.directories import PRIVATE, STICKY, Directory, find_base, find_home_pl
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.names import find_files
-from solo.identity import (
-    FIRST_PID_NAMESPACE,
-    FIRST_TIME_NAMESPACE,
-    read_namespace,
-    read_origin,
-    read_self,
-)
+from solo.identity import FIRST_PID_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import HOME_PLACE, USERS_PLACE, decode
 from solo.options import FILE
@@ -46,27 +40,8 @@ from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_p
 
 Findings = Iterator[tuple[str, str]]
 SUSPICIOUS = 10  # names made from commands of one program
-REMOTE = (
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "9p",
-    "ceph",
-    "fuse.sshfs",
-    "fuse.glusterfs",
-    "lustre",
-    "gfs2",
-    "ocfs2",
-)
-WITHOUT_MODES = (
-    "vfat",
-    "msdos",
-    "exfat",
-    "fuseblk",
-    "ntfs",
-    "ntfs3",
-)  # the mount sets those of all files
+REMOTE = "nfs nfs4 cifs smb3 9p ceph fuse.sshfs fuse.glusterfs lustre gfs2 ocfs2".split()
+WITHOUT_MODES = "vfat msdos exfat fuseblk ntfs ntfs3".split()  # the mount sets those of all files
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
 GONE_AT_BOOT = ("tmpfs", "ramfs")
@@ -84,7 +59,7 @@ def check_directory(asked: "str | None") -> Findings:
     try:
         path = find_base(asked)
         place = open_existing(asked)
-        folder = path if place else find_existing(path, asked)
+        folder = find_existing(path, asked)
     except SoloError as error:
         yield BAD, str(error)
         return
@@ -130,9 +105,11 @@ def check_home_place(path: str) -> Findings:
 
 
 def find_existing(path: str, asked: "str | None") -> str:
-    """Return the nearest directory in which a run would make the missing `path`. Raises SoloError
-    if it would not.
+    """Return `path`, or the nearest directory in which a run would make it. Raises SoloError if it
+    would not.
     """
+    if os.path.isdir(path):
+        return path
     first, folder = path, os.path.dirname(os.path.abspath(path))
     needed = folder if asked else path.removesuffix(HOME_PLACE)
     while not os.path.lexists(folder) and len(folder) > len(needed):
@@ -298,7 +275,7 @@ def check_journal(asked: "str | None") -> Findings:
         yield BAD, str(error)
         return
     try:
-        write_file(path if os.path.isdir(path) else find_existing(path, asked))
+        write_file(find_existing(path, asked))
         yield GOOD, f"runs are recorded in {path}, for solo history and metrics"
     except (SoloError, OSError) as error:
         yield (
@@ -346,7 +323,7 @@ def check_file_system(asked: "str | None") -> Findings:
 def check_locks(asked: "str | None") -> Findings:
     """Does one process see the lock of another?"""
     path = find_base(asked)
-    folder = path if os.path.isdir(path) else find_existing(path, asked)
+    folder = find_existing(path, asked)
     try:
         # It has a name: mergerfs opens no file by /proc/PID/fd once that has none.
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
@@ -412,8 +389,6 @@ def check_processes(asked: "str | None") -> Findings:
             "in a pid namespace (a container): contenders outside of it see the locks, not always "
             "the processes",
         )
-    if origin.time_namespace not in (FIRST_TIME_NAMESPACE, "-"):
-        yield NOTE, "in a time namespace: start times are compared with its offset"
 
 
 def check_sockets(asked: "str | None") -> Findings:
@@ -431,10 +406,6 @@ def check_sockets(asked: "str | None") -> Findings:
 
 def check_kernel_settings(asked: "str | None") -> Findings:
     """Which kernel settings concern shared directories?"""
-    value = "".join(read_lines("/proc/sys/fs/protected_regular"))
-    if value not in ("", "0"):
-        how = "files of others in sticky directories are opened without creating them"
-        yield GOOD, f"fs.protected_regular is {value}: {how}"
     if "".join(read_lines("/proc/sys/fs/protected_hardlinks")).strip() == "0":
         risk = "another user can put a link to your file in the place of a shared gate"
         yield NOTE, f"fs.protected_hardlinks is 0: {risk}"
@@ -478,8 +449,6 @@ def check_installation(asked: "str | None") -> Findings:
             "started without its stub: guesses which signals were ignored (INHERITED STATE, "
             "solo(7))",
         )
-    if "libpython" in "".join(read_lines("/proc/self/maps")):
-        yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
     beside = os.path.dirname(os.path.realpath(sys.argv[0]))
     if kernel.program is None and (
         "solo_ignored" in sys._xoptions or os.path.exists(f"{beside}/program")

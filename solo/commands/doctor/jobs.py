@@ -6,7 +6,6 @@ replaces; tests/doctor/test_oracle.py compares both.
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from time import time
@@ -18,7 +17,7 @@ from solo.commands.doctor.crontab import Line, find_crontabs, parse_crontab, rea
 from solo.commands.doctor.daemon import CRON_PATH, UNIT_PATH
 from solo.commands.doctor.guards import make_name
 from solo.commands.doctor.lock_tools import SAFE
-from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo, find_uid
+from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo
 from solo.commands.doctor.unit_files import read_services
 from solo.commands.doctor.units import parse_unit
 from solo.commands.lookup import Asked
@@ -27,21 +26,12 @@ from solo.engines import acquire
 from solo.errors import SoloError
 from solo.history import health
 from solo.history.reader import find_history
-from solo.history.usual import MOST, find_usual
-from solo.journal_files import SKIPPED
 from solo.kernel import encode
 from solo.plan import Plan
 from solo.process import limits
-from solo.text.describe import format_duration, format_rough
 from solo.text.rows import BAD, NOTE, Finding, LineRow
 from solo.text.tables import format_json
 from solo.text.width import print_clean
-
-# With these a start need not find the run before it, or its history is elsewhere.
-OVERLAPS = frozenset("via slots shared once_per".split())
-HOUR = 60  # minutes
-PART = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
-NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *"}
 
 
 class Where(NamedTuple):
@@ -338,7 +328,7 @@ def check_plan(line: Line) -> "Iterator[Finding]":
 
 def check_program(line: Line) -> "Iterator[Finding]":
     """Yield a note if the user of a line would not find its command in the PATH of the line."""
-    advice, unit, uid = line.advice, line.unit, find_uid(line.user)
+    advice, unit = line.advice, line.unit
     word, *rest = advice.words or [""]
     is_known = advice.is_bare and SAFE.fullmatch(word) and word.find("/") < 1
     is_known = is_known and not (line.place and line.place.unknown)
@@ -351,46 +341,20 @@ def check_program(line: Line) -> "Iterator[Finding]":
             return str(error)
         return None
 
-    if (
-        is_known
-        and uid is not None
-        and os.geteuid() in (0, uid)
-        and (missing := call_as(line.user, search))
-    ):
+    if is_known and (missing := call_as(line.user, search)):
         is_hidden = unit is not None and unit.settings.get("Type") == "exec"
         more = "; systemd takes the start as a success, as solo was found" * is_hidden
         yield Finding(NOTE, "command", missing + more)
 
 
-# --- how often a crontab starts a line, beside how long the job usually runs
-
-
 def check_schedule(line: Line) -> "Iterator[Finding]":
-    """Yield a note if the next start comes before the usual run of a line with solo ends."""
-    options, gap, name, uid = (
-        line.advice.options,
-        find_gap(line.times),
-        find_name(line),
-        find_uid(line.user),
-    )
-    if (
-        gap is None
-        or uid is None
-        or not name
-        or OVERLAPS & options.keys()
-        or os.geteuid() not in (0, uid)
-    ):
-        return
-    words = list(map(encode, line.advice.words))
-    seen = call_as(line.user, lambda: read_starts(line.asked or None, name, words))
-    usual, is_outgrown, skips, starts = seen or (0, False, 0, 0)
-    if usual > gap * 60 or is_outgrown:
-        spans = (
-            f"the usual run takes {format_rough(usual)}, the next start comes after "
-            f"{format_duration(gap * 60)}"
-        )
-        skipped = f": {skips} of the last {starts} starts were skipped" if skips else ""
-        yield Finding(NOTE, "outgrown", f"{line.times}: {spans}{skipped} (start it less often)")
+    """Yield a note if the judge of health calls a line with solo outgrown."""
+    name = find_name(line)
+    if name and line.times:
+        words = list(map(encode, line.advice.words))
+        text = call_as(line.user, lambda: describe_outgrown(line.asked or None, name, words))
+        if text:
+            yield Finding(NOTE, "outgrown", f"{line.times}: {text} (start it less often)")
 
 
 def find_name(line: Line) -> str:
@@ -401,42 +365,11 @@ def find_name(line: Line) -> str:
     return names[0] if names and not set("%$") & set(names[0]) and not line.is_set_apart else ""
 
 
-def read_starts(
-    asked: "str | None", name: str, words: "list[bytes]"
-) -> "tuple[float, bool, int, int] | None":
-    """Return (seconds of the usual run of a command, whether it is outgrown, skips among its last
-    starts, these).
-
-    None for too few runs.
-    """
-    usual = find_usual(asked, name, words)
-    if usual is None:
-        return None
+def describe_outgrown(asked: "str | None", name: str, words: "list[bytes]") -> str:
+    """Return what the judge says of an outgrown command, "" of any other."""
     mine = [run for run in find_history(asked, name).list_runs() if run.command[0] == words[0]]
-    is_outgrown = health.OUTGROWN in health.judge(mine, [], health.Clock(time())).states
-    starts = mine[-MOST:]
-    return usual.median, is_outgrown, sum(run.event == SKIPPED for run in starts), len(starts)
-
-
-def find_gap(times: str) -> "int | None":
-    """Return the least minutes between two starts of a day, None if that is not certain."""
-    fields = NAMED.get(times, times).split()
-    if len(fields) < 5:
-        return None
-    hours, minutes = list_values(fields[1], 24), list_values(fields[0], HOUR)
-    starts = sorted(hour * HOUR + minute for hour in hours for minute in minutes)
-    if fields[2:] == ["*"] * 3:
-        starts += [start + 24 * HOUR for start in starts[:1]]
-    return min((later - sooner for sooner, later in zip(starts, starts[1:])), default=None)
-
-
-def list_values(field: str, most: int) -> "set[int]":
-    """Return the numbers below `most` that a field of time means, none if it is unclear."""
-    values: set[int] = set()
-    for found in map(PART.fullmatch, field.split(",")):
-        if not found:
-            return set()
-        first, last, step = found.groups()
-        end = min(int(last or first or most), most - 1)
-        values.update(range(int(first or 0), end + 1, int(step or 1) or 1))
-    return values
+    found = health.judge(mine, [], health.Clock(time()))
+    if health.OUTGROWN not in found.states:
+        return ""
+    skipped, starts = found.skipped
+    return f"skipped {skipped} of its last {starts} times, as its own run went on"

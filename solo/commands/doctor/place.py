@@ -57,17 +57,20 @@ def find_place(user: str, path: "str | None", asked: "str | None") -> Place:
 
 def call_as(user: str, ask: "Callable[[], Any]") -> Any:
     """Return what `ask` returns in a child process of that user, in the form of JSON; None if it
-    fails there.
+    fails there, or if this process cannot become that user.
     """
+    uid = find_uid(user)
+    if uid is None or os.geteuid() not in (0, uid):
+        return None
     entry = pwd.getpwnam(user)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            if os.geteuid() != entry.pw_uid:
+            if os.geteuid() != uid:
                 os.initgroups(user, entry.pw_gid)
                 os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
-                os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
+                os.setresuid(uid, uid, uid)
             os.write(writer, json.dumps(ask()).encode())
         finally:
             os._exit(0)

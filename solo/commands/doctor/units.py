@@ -22,17 +22,10 @@ SETTING = re.compile(r"([A-Za-z]\w*)\s*=\s*(.*)")
 LISTS = {*EFFECTS, *MADE, "Environment", "EnvironmentFile", "SystemCallFilter"}
 LISTS |= {"SuccessExitStatus", "RestartPreventExitStatus", "Sockets"}
 # The settings that systemd applies to a command with the prefix +.
-OF_ALL = {
-    "Type",
-    "NotifyAccess",
-    "WatchdogSec",
-    "Environment",
-    "EnvironmentFile",
-    "SuccessExitStatus",
-    "Restart",
-    "RestartPreventExitStatus",
-    "Sockets",
-}
+OF_ALL = frozenset(
+    "Type NotifyAccess WatchdogSec Environment EnvironmentFile SuccessExitStatus Restart "
+    "RestartPreventExitStatus Sockets".split()
+)
 FOREVER = re.compile(r" (?:--wait|-w)[ =]?forever(?=\s|$)")  # such a run is never skipped
 BUSY_EXIT = re.compile(r" (?:-q?E|--busy-exit)[ =]?(\d+)")
 ACCEPTS = re.compile(r"^\s*Accept\s*=\s*(?:yes|y|true|t|on|1)\s*$", re.IGNORECASE | re.MULTILINE)
@@ -141,11 +134,7 @@ def make_line(
         advice = advice._replace(tool="shell", findings=(), edit=None, reason="").add(
             BAD, "shell", NO_SHELL
         )
-    variables = {
-        name: value
-        for name, value in unit.environment.items()
-        if name in ("SOLO_DIR", "SOLO_VIA", "PATH")
-    }
+    variables = unit.environment
     if unit.has("EnvironmentFile"):
         variables.setdefault("SOLO_VIA", "")
     asked = expand(find_asked(advice, variables))
