@@ -67,7 +67,7 @@ def parse_long(options: "Typed", words: "list[str]", at: int, table: "Table") ->
     parse.
     """
     flag, equals, value = words[at - 1].partition("=")
-    option = find_option(table, flag)
+    option = find_option(table, flag, table)
     if option.kind is FLAG:
         if equals:
             raise UsageError(f"{flag} takes no value")
@@ -89,7 +89,7 @@ def parse_letters(
     letters = word[1:]
     while letters:
         flag, letters = "-" + letters[0], letters[1:]
-        option = find_option(table, flag)
+        option = find_option(table, flag, long)
         if option.kind is FLAG:
             value = ""
         elif letters:
@@ -132,14 +132,15 @@ def is_engine(options: "Mapping[str, object]") -> bool:
     return options.get(VIA.key, FILE) not in LOCAL_BACKENDS
 
 
-def find_option(table: "Table", flag: str) -> "Option":
+def find_option(table: "Table", flag: str, long: "Table") -> "Option":
     """Return the Option of `flag`. Raises UsageError, with a hint."""
     if flag in table:
         return table[flag]
     from solo.commands.cli import SUBCOMMANDS
     from solo.text.hints import explain_option
 
-    raise UsageError(f"{flag}: no such option{explain_option(flag, table, SUBCOMMANDS)}")
+    hint = explain_option(flag, {**table, **long}, SUBCOMMANDS)
+    raise UsageError(f"{flag}: no such option{hint}")
 
 
 def take_word(flag: str, words: "list[str]", at: int) -> "tuple[str, int]":

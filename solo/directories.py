@@ -400,6 +400,8 @@ def check_new_name(name: str) -> None:
     split_name(name)
     if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job` would guard the job by a wrong name
         raise UsageError(f"{name}: a name may not start with {name[0]}")
+    if name.strip() != name:  # `-n "backup $UNSET"` would be another lock
+        raise UsageError(f"{name!r}: a name may not start or end with a blank")
     if not name.isprintable() and any(char < " " or "\x7f" <= char < "\xa0" for char in name):
         raise UsageError(f"{name}: a name may not contain control characters")
 

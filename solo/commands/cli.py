@@ -50,7 +50,7 @@ def read_within(flag: str, text: str) -> "tuple[float | None, float]":
     UsageError.
     """
     try:
-        *warn, critical = [read_duration(flag, part) for part in text.split(",")]
+        *warn, critical = [read_age(flag, part) for part in text.split(",")]
     except UsageError:
         warn, critical = [], FOREVER
     if len(warn) > 1 or critical == FOREVER or warn and warn[0] > critical:

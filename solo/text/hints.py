@@ -40,21 +40,23 @@ MISTAKES = (
     ("--block --blocking", "--wait", "did you mean --wait forever?"),
     ("--retry --retries", "--once-per", "solo repeats no command"),
     ("--every --interval", "--once-per", "solo starts nothing by itself: cron and systemd do"),
-    ("-j -P --jobs --max", "--slots", "did you mean --slots?"),
+    ("-j -P -N --jobs --max --limit --concurrency", "--slots", "did you mean --slots?"),
     ("--force --kill", "--replace", "did you mean --replace?"),
-    ("--cd --cwd", "--chdir", "did you mean --chdir?"),
-    ("--dry-run --test", "--explain", "did you mean --explain?"),
+    ("-C --cd --cwd --workdir", "--chdir", "did you mean --chdir?"),
+    ("--dry-run --dryrun --test", "--explain", "did you mean --explain?"),
     ("--silent", "--quiet", "did you mean --quiet?"),
     ("--mail", "--notify", "cron mails what is printed, --notify runs a line"),
     ("--user", "--chdir", "type: runuser -u USER -- solo ..."),
-    ("--daemon --background", "--chdir", "solo waits for the command: the & of a shell does not"),
+    ("-d --daemon --background", "--chdir", "solo waits for the command: & of a shell does not"),
     ("--output --log --logfile", "--capture", "did you mean --capture? COMMAND >>FILE keeps all"),
     ("-o", "--output", "did you mean --output?"),
     ("-n", "--limit", "did you mean --limit? A name is typed as it is: solo history NAME"),
     ("--tail --last --lines", "--limit", "did you mean --limit?"),
     ("--errors --failures", "--failed", "did you mean --failed?"),
-    ("-n --name", "--dir", "a name is typed as it is: solo list NAME"),
+    ("-n --name", "--dir", "type the NAME alone, without an option"),
     ("-w -c --warning --critical", "--within", "did you mean --within 25h,26h?"),
+    ("--format", "--json", "did you mean --json?"),
+    ("-t --timeout", "--waiting", "did you mean --kill-after?"),
     ("-a", "--all", "did you mean --all?"),
     ("-w --wait", "--allow-unknown", "did you mean --timeout?"),
     ("--all", "--allow-unknown", "type each NAME: solo list shows them"),
@@ -68,17 +70,18 @@ MISTAKES = (
 # Words of other tools, by solo's subcommands.
 OTHER_WORDS = {
     "show": "status info inspect",
-    "list": "ls ps locks jobs",
+    "list": "ls ps locks jobs queue",
     "stop": "kill end cancel",
-    "release": "unlock",
-    "hold": "keep",
+    "release": "unlock resume",
+    "hold": "keep pause",
     "history": "log logs",
     "doctor": "check",
-    "clean": "prune",
+    "clean": "prune delete remove",
     "--help": "help",
     "--explain": "explain dry-run",
+    "--timeout DURATION,SIG": "KILL TERM INT",
     "--version": "version",
-    "-- COMMAND": "run exec lock",
+    "-- COMMAND": "run exec lock start",
 }
 MEANINGS = {word: f"solo {meant}" for meant, words in OTHER_WORDS.items() for word in words.split()}
 # Options of a guarded run that `solo hold` cannot have, by the reason.
@@ -176,7 +179,7 @@ def explain_option(
         if flag in flags.split() and beside in known:
             return f" ({hint})"
     for flags, hint in FLOCK_OPTIONS.items():
-        if flag in flags.split():
+        if flag in flags.split() and "--flock" in known:
             return f" (of flock(1): {hint})"
     earlier = [f"--{part.flag}" for part in PARTS]
     return (
