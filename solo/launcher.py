@@ -87,10 +87,6 @@ class Run:
             observer.run = self
         self.plan = plan = Plan(typed, command, self.environment)
         self.names, self.command, self.observers = plan.names, command, observers
-        if plan.verbose and plan.is_generated:
-            from solo.text.hints import warn_of_date
-
-            warn_of_date(plan.names[0], command)
         words = list(map(encode, command))
         origin = read_origin()  # before read_self: its error says what is wrong with /proc
         self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, words)

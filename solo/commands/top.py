@@ -299,12 +299,16 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         self.restore()
-        for number in set(self.received) & set(ENDING):
+        for number in self.find_ending():
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
     def receive(self, number: int, _: object) -> None:
         self.received.append(number)
+
+    def find_ending(self) -> "set[int]":
+        """Return the signals that asked us to end."""
+        return set(self.received) & set(ENDING)
 
     def occupy(self) -> None:
         tty.setcbreak(0)
@@ -328,7 +332,7 @@ class Screen:
         if signal.SIGTSTP in self.received:
             self.received = [number for number in self.received if number != signal.SIGTSTP]
             self.stop()
-        if set(self.received) & set(ENDING):
+        if self.find_ending():
             return QUIT
         if 0 in ready:
             try:
@@ -354,5 +358,5 @@ class Screen:
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self.receive)
-        if not set(self.received) & set(ENDING):
+        if not self.find_ending():
             self.occupy()

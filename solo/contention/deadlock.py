@@ -32,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from solo.directories import Directory
     from solo.record import Record
 
     Ignores = Callable[[Ticket, Record], bool]
@@ -163,9 +164,9 @@ class Look:
         newest = max([wait.ticket for wait in self.stuck_waits.values()], key=get_since)
         if get_since(newest) <= get_since(self.start.ticket):
             return
-        assert isinstance(newest.queue, FileQueue)
         try:
-            fd = posix.open(f"{newest.queue.place.path}/{newest.file}", posix.O_RDONLY | SAFELY)
+            path = f"{get_place(newest).path}/{newest.file}"
+            fd = posix.open(path, posix.O_RDONLY | SAFELY)
         except OSError:
             return
         try:
@@ -176,14 +177,26 @@ class Look:
 
 def identify(ticket: "Ticket") -> object:
     """Return what no other ticket has: its directory and file."""
-    assert isinstance(ticket.queue, FileQueue)
-    stat = posix.fstat(ticket.queue.place.fd)
+    stat = posix.fstat(get_place(ticket).fd)
     return stat.st_dev, stat.st_ino, ticket.file
 
 
-def get_since(ticket: "Ticket") -> float:
+def get_place(ticket: "Ticket") -> "Directory":
+    """Return the directory of a ticket; all in the graph are kept as files."""
+    assert isinstance(ticket.queue, FileQueue)
+    return ticket.queue.place
+
+
+def get_record(ticket: "Ticket") -> "Record":
+    """Return the record of a ticket in a circle: without it nobody knows for what its owner
+    waits.
+    """
     assert ticket.record is not None
-    return ticket.record.since
+    return ticket.record
+
+
+def get_since(ticket: "Ticket") -> float:
+    return get_record(ticket).since
 
 
 def list_holds_beside(waiting: "Ticket") -> "list[Ticket]":
@@ -228,10 +241,7 @@ def is_kept_by(hold: "Ticket", wait: Waiting) -> bool:
     """Return whether the hold lasts while one of its processes waits: another thread of a program
     may release it.
     """
-    ours, theirs = hold.record, wait.ticket.record
-    assert ours is not None
-    assert theirs is not None
-    return ours.child is not None or theirs.retains(hold.number)
+    return get_record(hold).child is not None or get_record(wait.ticket).retains(hold.number)
 
 
 def list_seats(pid: int) -> "list[tuple[str, str]]":
@@ -273,23 +283,17 @@ def describe_circle(circle: "list[Ticket]") -> str:
     *others, ours = circle
     words = "a deadlock: "
     for hold, waiting in zip(others[::2], others[1::2]):
-        assert hold.record is not None
-        assert waiting.record is not None
-        waiter = waiting.record.holder
+        waiter = get_record(waiting).holder
         who = "which"
-        if waiter != hold.record.holder:
+        if waiter != get_record(hold).holder:
             who = f"in which pid {describe_pid(waiter, *find_origins(waiting))}"
         words += f"held by {describe_owner(hold)}, {who} waits for {find_name(waiting)}, "
-    assert ours.record is not None
-    return f"{words}held by us (pid {describe_pid(ours.record.holder, *find_origins(ours))})"
+    return f"{words}held by us (pid {describe_pid(get_record(ours).holder, *find_origins(ours))})"
 
 
 def find_name(waiting: "Ticket") -> str:
     """Return the name in whose queue a waiting ticket is, among those that its run wants."""
-    record = waiting.record
-    assert record is not None
-    assert isinstance(waiting.queue, FileQueue)
-    path = waiting.queue.place.path
+    record, path = get_record(waiting), get_place(waiting).path
     wanted = [
         name for name, _ in plan_claims(record.names, record.claim) if path.endswith(f"/{name}")
     ]

@@ -21,7 +21,6 @@ from solo.kernel import (
     decode,
     read_boot_clock,
     read_file,
-    say,
     try_lock,
     wait_lock,
 )
@@ -49,7 +48,6 @@ class Flock(Opened):
     """
 
     option = "flock"
-    system_call = "flock(2)"
     call: "Callable[[int, int], object]" = staticmethod(flock)
     mark = " FLOCK "
     types: "tuple[int, ...]" = (IS_REGULAR, IS_DIRECTORY)
@@ -87,7 +85,6 @@ class FcntlLock(Flock):
     """A file locked with fcntl(2), by a lock of the open file description."""
 
     option = "fcntl"
-    system_call = "fcntl(2)"
     call = staticmethod(ofd.lock)
     mark = ofd.OFD_LOCK
     types = (IS_REGULAR,)
@@ -124,10 +121,7 @@ def lock_files(
         if is_program:
             refuse_to_lose_lock(identity, next(iter(kinds.values())))
         for kind, path in kinds.items():
-            fd = wait.lock_path(kind, path)
-            holds.append(kind(fd, mode))
-            if files.verbose and len(kinds) == 1:
-                warn_of_other_kind(kind, path, fd, wait.lock)
+            holds.append(kind(wait.lock_path(kind, path), mode))
 
 
 def choose_lock(mode: str) -> int:
@@ -233,23 +227,6 @@ class FileWait:
             return identify(os.fstat(fd))
         finally:
             close(fd)
-
-
-def warn_of_other_kind(kind: Kind, path: str, fd: int, lock: int) -> None:
-    """Print that another program holds the file by a lock of the other kind, which ours does not
-    exclude.
-    """
-    other = FILE_LOCKS[1 - FILE_LOCKS.index(kind)]
-    try:
-        owner = other.find_owner(fd, lock)
-    except OSError:
-        return  # a file system or kernel without that kind of lock
-    if owner and owner != os.getpid() and not descends_from(os.getppid(), owner):
-        lock_of = f"{describe_locker(other, fd, owner)} holds a lock of {other.system_call}"
-        say(
-            f"{path}: {lock_of}, which --{kind.option} does not exclude (use --{other.option} "
-            f"{path})"
-        )
 
 
 def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:

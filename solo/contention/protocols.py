@@ -62,7 +62,6 @@ class Files(Protocol):
     flock: "Sequence[str]"
     fcntl: "Sequence[str]"
     file_deadline: float
-    verbose: bool
 
 
 class Limits(Protocol):

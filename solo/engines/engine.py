@@ -8,8 +8,8 @@ from time import time
 from solo.engines import json
 from solo.engines.fields import NamedTuple
 from solo.kernel import decode
-from solo.modes import EXCLUSIVE, MODES, SLOTS, Claim
-from solo.record import Record, clean_note, parse_range, parse_since
+from solo.modes import EXCLUSIVE, Claim
+from solo.record import Record, check_claim, clean_note, parse_range, parse_since
 from solo.text.describe import format_duration
 from solo.text.users import find_user
 
@@ -24,8 +24,7 @@ RENEWALS = 5  # in the life of a lease
 LATE_PERIODS = 2  # periods: a renewal may fail once
 OUTCOMES_KEPT = 100  # outcomes of a name
 RECORD_VERSION = 1  # of an entry record: launchers of several versions may share an engine
-# What Engine.examine says of several engines.
-FIRST_COME = "first come, first served over all hosts"
+# what Engine.examine says of two engines
 RESTORED = "restoring a backup forgets locks, and SOLO_TOKEN may repeat"
 # Exceptions that reading an invalid answer raises.
 INVALID_ANSWER = (
@@ -86,14 +85,11 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
     """
     try:
         known = json.loads(data)
-        mode, slots, take = known["mode"], int(known["slots"]), int(known["take"])
-        if mode not in MODES or not 1 <= take <= slots:
-            raise ValueError
         launcher, child = (
             None if known[key] is None else int(known[key]) for key in ("launcher", "child")
         )
         return EntryRecord(
-            Claim(mode, slots, take) if mode == SLOTS else Claim(mode),
+            check_claim(known["mode"], int(known["slots"]), int(known["take"])),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]),
             str(known["user"]),

@@ -13,7 +13,6 @@ from time import monotonic, time
 
 from solo.engines import json, network
 from solo.engines.engine import (
-    FIRST_COME,
     OUTCOMES_KEPT,
     RESTORED,
     SKEWED,
@@ -410,7 +409,6 @@ class Etcd(Engine):
         return [
             ("ok", f"etcd {version}"),
             *([describe_skew(self.date)] if self.date else []),
-            ("ok", f"{FIRST_COME}; a lock survives a restart and the loss of a minority"),
             ("note", RESTORED),
         ]
 

@@ -13,7 +13,6 @@ from time import monotonic, sleep, time
 
 from solo.engines import network
 from solo.engines.engine import (
-    FIRST_COME,
     OUTCOMES_KEPT,
     Entry,
     EntryRecord,
@@ -301,7 +300,6 @@ class Redis(Engine):
         return [
             ("ok", f"Redis {self.info.get('redis_version', '?')}"),
             describe_skew(self.read_clock()),
-            ("ok", f"{FIRST_COME}; waiters ask every {sum(POLL) / 2:g}s"),
             *(("note", text) for text in (self.caveat, *self.find_dangers())),
         ]
 

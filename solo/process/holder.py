@@ -61,11 +61,8 @@ class Holder:
                 for ticket in reversed(tickets):
                     ticket.queue.remove(ticket.file)
 
-        kept = [fd for ticket in tickets for fd in ticket.descriptors]
-        pid = fork_holder(wait, kept if pidfd is None else [*kept, pidfd])
+        pid = fork_keeper(wait, tickets, pidfd)
         self.process = pid, read_stat(pid).start
-        if pidfd is not None:
-            close(pidfd)
 
     def complete(self, child: Process) -> None:
         """Do nothing: it begins once all records have the command."""
@@ -103,10 +100,20 @@ def leave_holder(process: Process, origin: Origin, tickets: "Iterable[Ticket]") 
         for ticket in reversed(left):
             ticket.queue.remove(ticket.file)
 
-    kept = [fd for ticket in left for fd in ticket.descriptors]
-    fork_holder(wait, kept if pidfd is None else [*kept, pidfd])
-    if pidfd is not None:
-        close(pidfd)
+    fork_keeper(wait, left, pidfd)
+
+
+def fork_keeper(
+    wait: "Callable[[], object]", tickets: "list[Ticket]", pidfd: "int | None"
+) -> int:
+    """Fork a holder that keeps the `tickets` until `wait` returns, and give it the `pidfd`. Return
+    its pid. Raises OSError.
+    """
+    watched = [] if pidfd is None else [pidfd]
+    pid = fork_holder(wait, [*watched, *(fd for ticket in tickets for fd in ticket.descriptors)])
+    for fd in watched:
+        close(fd)
+    return pid
 
 
 def forget_events(links: int) -> None:

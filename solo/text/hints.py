@@ -224,16 +224,3 @@ def suggest(word: str, words: "Collection[str]", prefix: str = "") -> str:
     near = [longer for longer in words if longer.startswith(word)]
     near += [bare[valid] for valid in get_close_matches(word.lstrip("-"), bare, 1, ALIKE)]
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
-
-
-def warn_of_date(name: str, command: "list[str]") -> None:
-    """Warn if a name was made from a command with a date: runs of different days do not exclude
-    each other.
-    """
-    import re
-
-    looks = re.compile(r"\d{8}|\b(19|20)\d\d[-_./]\d\d[-_./]\d\d\b")  # like the output of $(date)
-    word = next(filter(looks.search, command), None)
-    if word is not None:
-        why = f"this name was made from the command, and {word} looks like a date"
-        say(f"{name}: {why}: runs exclude each other only with -n NAME")

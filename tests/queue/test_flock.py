@@ -123,23 +123,6 @@ def test_tool_and_solo_exclude_each_other_by_the_option_for_its_kind_of_lock(
     assert try_tool(tool, path)
 
 
-def test_verbose_flock_names_a_holder_by_fcntl_and_the_remedy(lab, tool, path):
-    kind = TOOLS[tool][0]
-    hold_by(lab, tool, path)
-    [other] = {"--flock", "--fcntl"} - {kind}
-
-    result = lab.run("-v", other, path, "-n", "job", "true")
-    quiet = lab.run(other, path, "-n", "job", "true")
-
-    [line] = [text for text in result.stderr.decode().splitlines() if "holds a lock" in text]
-    call = kind.strip("-") + "(2)"
-    assert line.startswith(f"solo: {path}: pid ")
-    assert line.endswith(
-        f" holds a lock of {call}, which {other} does not exclude (use {kind} {path})"
-    )
-    assert (result.returncode, quiet.returncode, quiet.stderr) == (0, 0, b"")
-
-
 def test_lock_of_a_part_of_the_file_excludes_solo(lab, path):
     code = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 5); print(); input()"
     read_line(lab.start_words(sys.executable, "-IS", "-uc", code, path))

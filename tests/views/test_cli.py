@@ -427,17 +427,6 @@ def test_option_of_flock_gets_a_hint(lab, words):
     assert result.stderr.decode().startswith(f"solo: {words[0]}: no such option (of flock(1): ")
 
 
-def test_verbose_warns_of_a_date_in_a_made_name(lab):
-    warned = lab.run("-v", "echo", "backup-2026-11-22.tar").stderr.decode()
-    plain = lab.run("-v", "-n", "job", "echo", "backup-2026-11-22.tar").stderr.decode()
-
-    assert (
-        "backup-2026-11-22.tar looks like a date: runs exclude each other only with -n NAME"
-        in warned
-    )
-    assert "looks like a date" not in plain
-
-
 def test_doctor_notes_many_names_of_one_program(lab):
     for number in range(10):
         lab.run("echo", str(number))

@@ -13,7 +13,6 @@ import posix
 from time import monotonic
 
 from solo.engines.engine import (
-    FIRST_COME,
     OUTCOMES_KEPT,
     Entry,
     EntryRecord,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from solo.engines.postgresql.link import Rows
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
-FAILOVER = "a failover that loses the last commits forgets locks"
 POOLED_POLL = 0.5  # seconds: no notification passes a pooler
 EXPIRY_MARGIN = 0.01  # seconds
 LOOK_SELDOM = 4.0, 8.0  # seconds: an administrator who deletes a row notifies no waiter
@@ -381,9 +379,4 @@ class PostgreSQL(Engine):
         return [
             ("ok", f"PostgreSQL {self.link.version}, locks in the table {self.name}"),
             describe_skew(float(clock)),
-            (
-                "ok",
-                f"{FIRST_COME}; a lock survives a restart of the server and the end of a session",
-            ),
-            ("note", f"a step forward of the server's clock ends leases early; {FAILOVER}"),
         ]

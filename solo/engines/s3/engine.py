@@ -42,7 +42,6 @@ from time import monotonic, sleep, time
 
 from solo.engines import json, queue
 from solo.engines.engine import (
-    FIRST_COME,
     RENEWALS,
     SKEWED,
     Entry,
@@ -52,7 +51,6 @@ from solo.engines.engine import (
     parse_entry_record,
     pick_between,
 )
-from solo.engines.lease import RATE
 from solo.engines.s3.document import Document, Stored
 from solo.engines.s3.objects import Contended, Foreign, Objects, make_word
 from solo.errors import Busy, SoloError, Superseded
@@ -395,16 +393,10 @@ class S3(queue.Engine):
 
     def examine(self) -> "list[tuple[str, str]]":
         key = f"{self.objects.prefix}{PROBE_PREFIX}{make_word()}"
-        losses, proof = self.objects.race(key), f"{1 + RATE:g} times the ttl"
+        losses = self.objects.race(key)
         notes = [
             ("ok", f"conditional writes: of {2 * losses} racing PUTs {losses} were refused"),
             describe_skew(self.store.read_clock()),
-            ("ok", f"{FIRST_COME}; waiters ask every {sum(POLL) / 2:g}s"),
-            (
-                "note",
-                "after the death of a host its names are free once a waiter has seen that for "
-                f"{proof}",
-            ),
         ]
         try:
             self.store.ask("DELETE", key, {})

@@ -14,7 +14,6 @@ from kazoo.protocol import serialization as zk
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.engines.engine import (
-    FIRST_COME,
     OUTCOMES_KEPT,
     RESTORED,
     Entry,
@@ -330,10 +329,6 @@ class ZooKeeper(Engine):
         return [
             ("ok", self.read_version()),
             describe_skew(stat.ctime / 1000),
-            (
-                "ok",
-                f"{FIRST_COME}; a lock survives a restart, the leader, and the loss of a minority",
-            ),
             ("note", RESTORED),
         ]
 
