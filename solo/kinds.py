@@ -81,8 +81,13 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.replace(".", "", 1).isdigit()
 
 
+def is_count(text: str, most: int = 9) -> bool:
+    """Return whether a text is a number of at most so many digits."""
+    return text.isascii() and text.isdigit() and len(text) <= most
+
+
 def read_count(flag: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= 9:
+    if is_count(text):
         return int(text)
     raise UsageError(f"{flag} {text}: not a number (0 to 999999999)")
 
@@ -95,7 +100,7 @@ def read_limit(flag: str, text: str) -> "int | float":
 
 
 def read_status(flag: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255:
+    if is_count(text, 3) and int(text) <= 255:
         return int(text)
     raise UsageError(f"{flag} {text}: not an exit status (0 to 255)")
 
@@ -124,8 +129,8 @@ def name_signal(number: int) -> str:
 def read_signal(flag: str, text: str) -> int:
     """Return the number of `INT`, `sigint` or `2`."""
     name = text.upper()
-    is_number = text.isascii() and text.isdigit() and len(text) <= 2
-    number = int(text) if is_number else list_signals().get(f"SIG{name.removeprefix('SIG')}")
+    named = list_signals().get(f"SIG{name.removeprefix('SIG')}")
+    number = int(text) if is_count(text, 2) else named
     if number in _signal.valid_signals():
         return number
     raise UsageError(f"{flag} {text}: not a signal (like INT, SIGHUP or 10)")
@@ -134,7 +139,7 @@ def read_signal(flag: str, text: str) -> int:
 def read_pid(flag: str, text: str) -> int:
     if text == "parent":
         return posix.getppid()
-    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0:
+    if is_count(text) and int(text) > 0:
         return int(text)
     raise UsageError(f"{flag} {text}: not a process id")
 
@@ -161,7 +166,7 @@ def read_capture(flag: str, text: str) -> "tuple[bool, int]":
         raise UsageError(f"{flag} {text}: not {' or '.join(WHEN)}")
     if not comma:
         return when == WHEN[0], USUAL_CAPTURE
-    count = int(number) * SIZES[unit] if number.isascii() and number.isdecimal() else 0
+    count = int(number) * SIZES[unit] if is_count(number, 10) else 0
     if not 0 < count <= LARGEST_CAPTURE:
         raise UsageError(f"{flag} {text}: not a size from 1 to 1G (like 64k or 1M)")
     return when == WHEN[0], count

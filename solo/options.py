@@ -24,12 +24,12 @@ class Option:
     by default the same. Its `part` is what may follow its value after a comma.
     """
 
-    # fmt: off
     __slots__ = (
-        "excludes", "flag", "group", "help", "key", "keyword", "kind", "many", "metavar", "needs", "part", "short", "text",
-        "title", "variable",
-    )
+        "excludes flag group help key keyword kind many metavar needs part short text title "
+        "variable"
+    ).split()
 
+    # fmt: off
     def __init__(
         self, flag: str, short: "str | None", kind: kinds.Kind, metavar: "str | None", group: str, help: str, text: str = "",
         many: bool = False, variable: "str | None" = None, needs: "tuple[str, ...]" = (),
@@ -166,17 +166,4 @@ EVERY_OPTION = (*LAUNCHER_OPTIONS, *PARTS)
 SKIP_LIMITS = (LOUD_AFTER, REPLACE_AFTER)  # a number of skips, or a duration
 
 # A run compares its first word with these; commands/cli.py declares each.
-SUBCOMMAND_NAMES = (
-    "list",
-    "show",
-    "wait",
-    "stop",
-    "hold",
-    "release",
-    "history",
-    "check",
-    "metrics",
-    "top",
-    "clean",
-    "doctor",
-)
+SUBCOMMAND_NAMES = "list show wait stop hold release history check metrics top clean doctor".split()

@@ -54,17 +54,11 @@ def run(options: Asked, names: "list[str]") -> int:
     if options.history is not None:
         complete = clean_all(open_place, names, options, forget) and complete
     elif names and not options.generated:
-        # Not of nested names: only what was typed.
-        typed = Asked(dir=options.dir)
-        complete = (
-            clean_all(
-                open_place,
-                names,
-                typed,
-                lambda name, *rest: forget(name, *rest) if name in names else None,
-            )
-            and complete
-        )
+
+        def forget_typed(name: str, base: Directory, options: Asked) -> "str | None":
+            return forget(name, base, options) if name in names else None  # not the nested ones
+
+        complete = clean_all(open_place, names, options, forget_typed) and complete
     return 0 if complete else SoloError.status
 
 

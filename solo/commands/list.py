@@ -63,9 +63,10 @@ def run(options: Asked, names: "list[str]") -> int:
                 f"{describe_no_locks(complete)}: {where}\n({more}solo list --all shows idle ones)"
             )
             print_rows(*make_table(COLUMNS, rows, CELLS, via), "STATE", STYLES, empty)
-            lost += [
-                f"{row.name}: {format_holder(row)}: {row.silent}" for row in rows if row.silent
-            ]
+            for row in rows:
+                if row.silent:
+                    holder = f"pid {row.pid} on {row.host}" if row.pid else "another program"
+                    lost.append(f"{row.name}: {holder}: {row.silent}")
             for text in filter(None, lost):
                 say(text)
     return 0 if complete and not unknown else SoloError.status
@@ -81,10 +82,6 @@ def find_lost(name: str, ticket: Ticket) -> str:
     """Return what to do about a ticket if it is of a process that nobody here can see, else ""."""
     remedy = describe_release(ticket)
     return remedy and f"{name}: {describe_owner(ticket)} cannot be seen from here{remedy}"
-
-
-def format_holder(row: Row) -> str:
-    return f"pid {row.pid} on {row.host}" if row.pid else "another program"
 
 
 def add_usual(rows: "list[Row]", directory: "str | None") -> "list[Row]":

@@ -15,6 +15,7 @@ from solo.engines.queue import (
     Wait,
     count_waiters,
     describe_entries,
+    describe_owner,
     find_obstacles,
     make_busy,
 )
@@ -24,7 +25,7 @@ from solo.history.names import is_within
 from solo.history.reader import Run, parse
 from solo.kernel import read_boot_clock, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim, plan_claims
-from solo.text.describe import cut_command, describe_self, format_duration, format_span
+from solo.text.describe import describe_self, format_duration, format_span
 from solo.text.rows import Row, make_entry_row
 from solo.text.width import print_clean
 
@@ -197,13 +198,6 @@ def ask_to_end(engine: Engine, name: str, with_waiting: bool) -> "tuple[dict[str
             if renewal and renewal.is_late:
                 say(f"{name}: {asked[entry.key]} may be dead: {renewal.describe()}")
     return asked, complete
-
-
-def describe_owner(entry: Entry) -> str:
-    record = entry.record
-    if record.launcher is None:
-        return f"another program ({entry.key})"
-    return f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
 
 
 def release(options: Asked, names: "list[str]") -> int:

@@ -257,12 +257,7 @@ def print_name(known: NameRow, complete: bool, place: str) -> None:
                 *known.output,
             ]
         )
-    files = [
-        f"{title:<9}{path}"
-        for title, path in (("files:", known.path), ("journal:", known.journal))
-        if path
-    ]
-    if files:
+    if files := format_facts(("files:", known.path), ("journal:", known.journal)):
         print_section(files)
 
 
@@ -294,12 +289,19 @@ def describe_hold(row: Row) -> "list[str]":
     return [
         f"{row.state} for {row.age}{usual} by {pid} "
         f"({row.shown_user} on {row.host}), {row.shown_mode}, {row.via}{names}",
-        f"command: {' '.join(row.command)}",
-        *([f"in:      {row.directory}"] if row.directory else []),
-        f"since:   {format_time(row.since)}",
-        *([f"lease:   {row.silent}"] if row.silent else []),
-        *([f"note:    {row.note}"] if row.note else []),
+        *format_facts(
+            ("command:", " ".join(row.command)),
+            ("in:", row.directory),
+            ("since:", format_time(row.since)),
+            ("lease:", row.silent),
+            ("note:", row.note),
+        ),
     ]
+
+
+def format_facts(*facts: "tuple[str, str | None]") -> "list[str]":
+    """Return a line for each fact that is known."""
+    return [f"{title:<9}{text}" for title, text in facts if text]
 
 
 def make_day(day: Day) -> DayRow:

@@ -38,33 +38,22 @@ def stop_name(name: str, queue: "Queue | None", options: Asked) -> bool:
     """End the holders of one name. Return False if one could not be ended. Raises SoloError if only
     nested are held.
     """
-    stop = (
-        Stop(
-            name,
-            queue,
-            KILL_AFTER if options.kill_after is None else options.kill_after,
-            options.waiting,
-        )
-        if queue is not None
-        else None
-    )
-    if stop is not None and stop.left:
-        return stop.run()
-    holds = [] if queue is None else list_holds(queue)
-    # Others arrived later.
-    nested = [
-        (hold, hold.record)
-        for hold in holds
-        if hold.record and hold.record.claim.mode in INTENTIONS
-    ]
-    if nested:
-        inner = [one for one in nested[0][1].names if one.startswith(f"{name}/")]
-        what = inner[0] if inner else "a name nested in it"
-        raise SoloError(
-            f"not held itself, but {what} is, by {describe_owner(nested[0][0])} (stop that)"
-        )
+    if queue is not None:
+        stop = Stop(name, queue, options)
+        if stop.left:
+            return stop.run()
+        refuse_nested(name, list_holds(queue))
     print_clean(f"{name}: not held ({describe_place(options)})")
     return True
+
+
+def refuse_nested(name: str, holds: "list[Ticket]") -> None:
+    """Raise SoloError if a name nested in this one is held. Other holders arrived later."""
+    for hold in holds:
+        if hold.record and hold.record.claim.mode in INTENTIONS:
+            nested = [one for one in hold.record.names if one.startswith(f"{name}/")]
+            what, owner = [*nested, "a name nested in it"][0], describe_owner(hold)
+            raise SoloError(f"not held itself, but {what} is, by {owner} (stop that)")
 
 
 class Stop:
@@ -74,13 +63,13 @@ class Stop:
     `left`.
     """
 
-    def __init__(self, name: str, queue: Queue, kill_after: float, with_waiting: bool) -> None:
+    def __init__(self, name: str, queue: Queue, options: Asked) -> None:
         self.name = name
         self.queue = queue
-        self.with_waiting = with_waiting
-        self.eviction = Eviction(kill_after)
+        self.with_waiting = options.waiting
+        self.eviction = Eviction(KILL_AFTER if options.kill_after is None else options.kill_after)
         self.begin = monotonic()
-        found, _ = find_targets(queue, lambda ticket: True, with_waiting)
+        found, _ = find_targets(queue, lambda ticket: True, options.waiting)
         refuse_own_ancestors(queue, found)
         self.left = {ticket.file: describe(ticket) for ticket in found}
         self.launchers = {

@@ -59,15 +59,8 @@ class Terms:
         if max(self.ttl, self.grace) > LONGEST_TTL:
             raise UsageError("--ttl, --kill-after: cannot accept a lease or a grace without end")
         if self.outage <= 0:
-            span = "{:.3g}s".format
-            raise UsageError(
-                f"a lease of {span(self.ttl)} is too short: renewed every {span(self.period)} with "
-                "a timeout of"
-                f" {span(self.timeout)}, a grace of {span(self.grace)} before SIGKILL and "
-                f"{span(self.ttl - self.life + MARGIN)}"
-                f" for clocks and the kernel (--ttl {self.find_shortest():.0f}s would do, or a "
-                "shorter --kill-after)"
-            )
+            remedy = f"--ttl {self.find_shortest():.0f}s would do, or a shorter --kill-after"
+            raise UsageError(f"a lease of {self.ttl:.3g}s is too short ({remedy})")
 
     def find_shortest(self) -> float:
         """Return the shortest ttl for this grace, in whole seconds."""

@@ -479,14 +479,20 @@ def describe_holders(entries: "list[Entry]") -> str:
 
     If the first one waits: `pid 4711 on db1 (backup.sh --full) has waited for 3h12m`.
     """
-    record = entries[0].record
+    record, owner = entries[0].record, describe_owner(entries[0])
     more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
     if record.launcher is None:
-        return f"held by another program ({entries[0].key}){more}"
+        return f"held by {owner}{more}"
     span = format_duration(time() - (record.since or time()))
-    owner = f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
     return (
         f"held for {span} by {owner}{more}"
         if entries[0].is_held
         else f"{owner} has waited for {span}{more}"
     )
+
+
+def describe_owner(entry: Entry) -> str:
+    record = entry.record
+    if record.launcher is None:
+        return f"another program ({entry.key})"
+    return f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"

@@ -103,9 +103,7 @@ def leave_holder(process: Process, origin: Origin, tickets: "Iterable[Ticket]") 
     fork_keeper(wait, left, pidfd)
 
 
-def fork_keeper(
-    wait: "Callable[[], object]", tickets: "list[Ticket]", pidfd: "int | None"
-) -> int:
+def fork_keeper(wait: "Callable[[], object]", tickets: "list[Ticket]", pidfd: "int | None") -> int:
     """Fork a holder that keeps the `tickets` until `wait` returns, and give it the `pidfd`. Return
     its pid. Raises OSError.
     """

@@ -50,7 +50,7 @@ def test_solo_run_types_a_part_after_the_value_of_its_option():
 
 
 def test_names_of_subcommands_agree_with_their_signatures():
-    assert tuple(SUBCOMMANDS) == SUBCOMMAND_NAMES
+    assert list(SUBCOMMANDS) == SUBCOMMAND_NAMES
 
 
 def test_manual_and_completions_agree_with_the_tables():

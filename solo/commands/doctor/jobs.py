@@ -349,20 +349,13 @@ def check_program(line: Line) -> "Iterator[Finding]":
 
 def check_schedule(line: Line) -> "Iterator[Finding]":
     """Yield a note if the judge of health calls a line with solo outgrown."""
-    name = find_name(line)
-    if name and line.times:
-        words = list(map(encode, line.advice.words))
-        text = call_as(line.user, lambda: describe_outgrown(line.asked or None, name, words))
-        if text:
-            yield Finding(NOTE, "outgrown", f"{line.times}: {text} (start it less often)")
-
-
-def find_name(line: Line) -> str:
-    """Return the name under which the runs of a line are in the history, "" if it is not
-    certain.
-    """
-    names = line.advice.names
-    return names[0] if names and not set("%$") & set(names[0]) and not line.is_set_apart else ""
+    name, *_ = line.advice.names or [""]
+    if line.is_set_apart or not line.times or not name or set("%$") & set(name):
+        return  # it is not certain under which name its runs are in the history
+    words = list(map(encode, line.advice.words))
+    text = call_as(line.user, lambda: describe_outgrown(line.asked or None, name, words))
+    if text:
+        yield Finding(NOTE, "outgrown", f"{line.times}: {text} (start it less often)")
 
 
 def describe_outgrown(asked: "str | None", name: str, words: "list[bytes]") -> str:

@@ -326,11 +326,7 @@ class ZooKeeper(Engine):
         mark = f"{self.prefix}/{ENDS}/{self.format_session()}"
         self.create(mark, b"", EPHEMERAL)
         [stat] = self.session.ask(zk.Exists(mark, None))
-        return [
-            ("ok", self.read_version()),
-            describe_skew(stat.ctime / 1000),
-            ("note", RESTORED),
-        ]
+        return [("ok", self.read_version()), describe_skew(stat.ctime / 1000), ("note", RESTORED)]
 
     def read_version(self) -> str:
         """Return ZooKeeper's version, by `srvr`, the only four-letter command that is enabled by
