@@ -789,6 +789,7 @@ def test_variables_and_programs_of_a_line_count(folder):
     tab = "PATH=BIN:/usr/bin:/bin\n@daily solo -n a no-such-job\n@daily solo -w 10 minutes -n a -- true\nSOLO_DIR=names\n@daily solo -n b true\n"
     missing, minutes, relative = examine(tab, folder)
     [other] = examine("PATH=BIN\n@daily solo -n a job.sh\n", folder)
+    [quoted] = examine("PATH=BIN\n@daily solo -n a -- 'job.sh && date'\n", folder)
     [unknown] = examine("PATH=BIN\n@daily solo -n a $JOB\n", folder)
 
     assert (
@@ -800,6 +801,7 @@ def test_variables_and_programs_of_a_line_count(folder):
     assert find_text(relative).startswith(
         "solo refuses this line: SOLO_DIR must be an absolute path"
     )
+    assert find_text(quoted).endswith("(it is a line for the shell: use sh -c)")
     assert other["findings"] == unknown["findings"] == []
 
 

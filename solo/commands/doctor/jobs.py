@@ -330,7 +330,8 @@ def check_program(line: Line) -> "Iterator[Finding]":
     """Yield a note if the user of a line would not find its command in the PATH of the line."""
     advice, unit = line.advice, line.unit
     word, *rest = advice.words or [""]
-    is_known = advice.is_bare and SAFE.fullmatch(word) and word.find("/") < 1
+    plain = word.translate(dict.fromkeys(map(ord, " ;|&")))  # in quotes: a line for the shell
+    is_known = advice.is_bare and SAFE.fullmatch(plain) and word.find("/") < 1
     is_known = is_known and not (line.place and line.place.unknown)
     path = line.variables.get("PATH", UNIT_PATH if unit else CRON_PATH)
 
