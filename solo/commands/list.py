@@ -195,8 +195,10 @@ def find_queues(
     if via in (None, FILE) and (base := open_existing(directory)):
         with base:
             for name, place, files in find_files(base, names):
-                queue = place if isinstance(place, SoloError) else FileQueue(place, origin)
-                yield name, FILE, queue, list(filter(is_ticket, files))
+                if isinstance(place, SoloError):
+                    yield name, FILE, place, []
+                elif tickets := list(filter(is_ticket, files)):
+                    yield name, FILE, FileQueue(place, origin), tickets
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses() if is_within(name, names)}):
             from solo.contention.sockets import SocketQueue

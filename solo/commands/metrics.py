@@ -104,7 +104,9 @@ def collect_samples(options: Asked, names: "list[str]") -> "tuple[Samples, set[s
 
     nothing: Numbers = {"solo_held": 0, "solo_waiting": 0}
     held = nothing if options.where == FILE else {}  # else no ticket of a file is read
-    for name, job in examine_all(Asked(dir=options.dir), names, clock):
+    rows, complete = collect_rows(samples, options, names, report, visit)
+    used = dict.fromkeys([row.name for row in rows], False) if held else None
+    for name, job in examine_all(Asked(dir=options.dir), names, clock, used):
         if isinstance(job, SoloError):
             report(f"{name}: {job}")
             readable = readable and not names and isinstance(job, ForeignName)
@@ -116,7 +118,6 @@ def collect_samples(options: Asked, names: "list[str]") -> "tuple[Samples, set[s
             if not is_passing(job, clock):
                 mine.update({STATE + state: state in job.health.states for state in STATES})
             samples[name, FILE] = mine
-    rows, complete = collect_rows(samples, options, names, report, visit)
     for row in rows:
         add_row(samples.setdefault((row.name, row.via), {**nothing}), row, clock.now)
     unknown = report_absent(names, [name for name, _ in samples], options, "show")

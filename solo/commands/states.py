@@ -119,12 +119,12 @@ def find_jobs(
 
 
 def examine_all(
-    options: Asked, names: "list[str]", clock: Clock
+    options: Asked, names: "list[str]", clock: Clock, used: "dict[str, bool] | None" = None
 ) -> "Iterator[tuple[str, Job | SoloError]]":
     """Yield (name, its Job or why it is refused) of each name with a journal, then of the others
-    with a hold.
+    with a hold. `used` is what find_used returns, if that is known.
     """
-    origin, used = read_origin(), find_used(options.dir, names)
+    origin, used = read_origin(), find_used(options.dir, names) if used is None else used
     for name, history in chain(
         find_histories(options.dir, names),
         ((name, History([], Totals())) for name, is_held in list(used.items()) if is_held),

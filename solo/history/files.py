@@ -17,9 +17,10 @@ def read_both(place: Directory, size: "int | None" = None) -> "tuple[bytes, byte
     """
     for _ in range(READ_ATTEMPTS):
         now, number = read_journal(place, JOURNAL, size)
-        left = size and size - len(now)
-        past = b"" if left == 0 else read_journal(place, PAST, left)[0]
-        if number == find_inode(place):
+        if len(now) == size:
+            return b"", now
+        past, older = read_journal(place, PAST, size and size - len(now))
+        if older is None or number == find_inode(place):
             break
     return past, now
 
@@ -38,8 +39,8 @@ def read_journal(
         stat = posix.fstat(fd)
         if stat.st_mode & TYPE_MASK != IS_REGULAR:
             raise OSError(EINVAL, f"{file} is not a regular file")
-        size = size or READ_LIMIT
-        return posix.pread(fd, size, max(0, stat.st_size - size)), stat.st_ino
+        size = min(size or READ_LIMIT, stat.st_size)  # not more: it fills a buffer
+        return posix.pread(fd, size, stat.st_size - size), stat.st_ino
     finally:
         close(fd)
 

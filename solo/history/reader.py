@@ -191,12 +191,12 @@ class Totals(SimpleNamespace):
             self.failures += 1
             self.lost += run.is_lost
             self.last_failure = max(self.last_failure, run.time)
+        elif run.event == ENDED:
+            self.last_success = max(self.last_success, run.time)
         if run.event == ENDED:
             self.ends += 1
             self.last_ran_ms = round(run.span * 1000)
             self.ran_ms += self.last_ran_ms
-            if run.is_success:
-                self.last_success = max(self.last_success, run.time)
 
 
 class Day(SimpleNamespace):
@@ -345,18 +345,26 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
     details, mark, command = rest.partition(b" command=")
     if not mark:
         raise ValueError
-    pairs = details.split(b" ")
-    fields: dict[str, Any] = dict(map(parse_pair, pairs))
-    fields.pop("", None)
+    # what the start and the end of a run share, and the rest
+    shared, child, rest = details.partition(b" child=")
+    fields = {**parse_pairs(shared), **parse_pairs(child[1:] + rest)}
     if not NEEDED[event] <= fields.keys():
         raise ValueError
     names = [name]
     if b" name=" in details:
-        names = [parse_text(pair[5:]) for pair in pairs if pair.startswith(b"name=")]
+        names = [parse_text(pair[5:]) for pair in details.split(b" ") if pair[:5] == b"name="]
     words, typed = parse_command(command)
     return Run(
         event=event, time=parse_time(when), names=names, words=words, command=typed, **fields
     )
+
+
+@lru_cache(CACHED)
+def parse_pairs(text: bytes) -> "dict[str, Any]":
+    """Return {attribute of a Run: value}. Raises ValueError."""
+    fields = dict(map(parse_pair, text.split(b" "))) if text else {}
+    fields.pop("", None)
+    return fields
 
 
 @lru_cache(CACHED)

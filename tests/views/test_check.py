@@ -267,7 +267,7 @@ def test_job_made_from_changing_words_is_critical_for_a_day(lab):
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize(
-    "line, most", [("check", 36), ("list --all", 36), ("metrics --via file", 48)]
+    "line, most", [("check", 31), ("list --all", 31), ("metrics --via file", 31)]
 )
 def test_each_name_costs_the_same_few_system_calls(lab, line, most):
     """An idle one costs no look at its queue: a second one would be seen here."""
