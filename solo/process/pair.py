@@ -215,7 +215,7 @@ class Lower(End, Observer):
 
 def go_on_below(run: "Run") -> Lower:
     """Return in the lower process of a Run whose record is that of the upper one. There, stand by,
-    and end as the lower one. Raises SoloError, OSError.
+    and end as the lower one. Raises OSError.
     """
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
     disposition = _signal.signal(SIGCHLD, SIG_DFL)
@@ -224,10 +224,7 @@ def go_on_below(run: "Run") -> Lower:
     )  # of the upper process, which may have children from before its exec
     timers = [_signal.setitimer(which, 0) for which in TIMERS]  # no child inherits them
     ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
-    try:
-        pid = posix.fork()
-    except OSError as error:
-        raise SoloError(f"cannot fork: {error.strerror}") from None
+    pid = posix.fork()
     if pid:
         theirs.close()
         try:

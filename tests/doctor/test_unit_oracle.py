@@ -208,6 +208,7 @@ FOUND = [
     "SystemCallFilter=~sysinfo\n",
     "SystemCallFilter=~@network-io\n",
     "SystemCallFilter=~prctl\n",
+    "RestrictAddressFamilies=AF_INET\n",  # systemd allows socketpair(2)
     "SystemCallFilter=~@ipc:EPERM\nSystemCallFilter=pipe2\n",
 ]
 OPTIONS = ["", "--tree", "--capture keep", "--wait 1"]

@@ -17,6 +17,7 @@ from conftest import (
     PATIENCE,
     TESTS,
     finish,
+    inject,
     kill,
     read_line,
     read_state,
@@ -359,6 +360,15 @@ def test_other_trees_live_on(lab, plant):
 
     assert lab.run("--via", "socket", "-n", "job", "true").returncode == 75
     assert read_state(process.daemon) == "S"
+
+
+@pytest.mark.tool("strace")
+def test_fork_that_fails_is_one_line_with_the_name(lab):
+    result = lab.run("-n", "job", "--tree", "true", prefix=inject(lab, "clone:error=EAGAIN:when=1"))
+
+    reason = b"cannot prepare the run: Resource temporarily unavailable\n"
+    assert (result.returncode, result.stderr) == (125, b"solo: job: " + reason)
+    assert lab.run("history", "job").stdout.endswith(reason)
 
 
 @pytest.mark.parametrize("victim", [UPPER, LOWER])
