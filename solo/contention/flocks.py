@@ -30,7 +30,7 @@ from solo.process.watch import find_lock_owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from solo.contention.protocols import Files, Hold, Watch
 
@@ -233,15 +233,9 @@ def refuse_to_lose_lock(identity: "tuple[int, int]", path: str) -> None:
     """Raise SoloError if this program has locked the file with classic fcntl(2): closing our
     descriptor releases it.
     """
-    for entry in os.listdir("/proc/self/fd"):
-        try:
-            if identify(os.fstat(int(entry))) == identity and b" POSIX " in read_file(
-                f"/proc/self/fdinfo/{entry}"
-            ):
-                why = "this program would lose its own fcntl(2) lock on it (release that first)"
-                raise SoloError(f"{path}: cannot be locked: {why}")
-        except OSError:
-            continue
+    for _ in find_locking(identity, " POSIX "):
+        why = "this program would lose its own fcntl(2) lock on it (release that first)"
+        raise SoloError(f"{path}: cannot be locked: {why}")
 
 
 def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
@@ -250,17 +244,23 @@ def refuse_own_lock(kind: Kind, fd: int, path: str, owner: int) -> None:
     """
     if owner and descends_from(os.getppid(), owner):
         raise make_own_wait(f"{path}: locked by pid {owner}, an ancestor of this process")
-    for entry in os.listdir("/proc/self/fd"):
-        try:
-            is_inherited = int(entry) != fd and identify(os.fstat(int(entry))) == identify(
-                os.fstat(fd)
-            )
-            if is_inherited and kind.mark.encode() in read_file(f"/proc/self/fdinfo/{entry}"):
-                raise make_own_wait(f"{path}: locked through the inherited descriptor {entry}")
-        except OSError:
-            continue
+    for entry in find_locking(identify(os.fstat(fd)), kind.mark):
+        if entry != fd:
+            raise make_own_wait(f"{path}: locked through the inherited descriptor {entry}")
     if owner == os.getpid():
         raise make_own_wait(f"{path}: locked by the program that executed solo")
+
+
+def find_locking(identity: "tuple[int, int]", mark: str) -> "Iterator[int]":
+    """Yield the descriptors of this process that hold a lock with this `mark` on the file."""
+    for entry in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if identify(os.fstat(entry)) == identity and mark.encode() in read_file(
+                f"/proc/self/fdinfo/{entry}"
+            ):
+                yield entry
+        except OSError:
+            continue
 
 
 def make_busy(kind: Kind, fd: int, path: str, owner: int) -> Busy:

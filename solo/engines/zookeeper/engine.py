@@ -326,22 +326,4 @@ class ZooKeeper(Engine):
         mark = f"{self.prefix}/{ENDS}/{self.format_session()}"
         self.create(mark, b"", EPHEMERAL)
         [stat] = self.session.ask(zk.Exists(mark, None))
-        return [("ok", self.read_version()), describe_skew(stat.ctime / 1000), ("note", RESTORED)]
-
-    def read_version(self) -> str:
-        """Return ZooKeeper's version, by `srvr`, the only four-letter command that is enabled by
-        default.
-        """
-        from contextlib import closing
-
-        answer = b""
-        try:
-            with closing(self.session.open(monotonic() + self.timeout)) as one:
-                one.sendall(b"srvr")
-                answer = one.read_line()
-        except (OSError, ValueError):
-            pass
-        _, is_shown, version = answer.partition(b"version: ")
-        return "ZooKeeper " + (
-            version.partition(b"-")[0].decode(errors="replace") if is_shown else "(version unknown)"
-        )
+        return [describe_skew(stat.ctime / 1000), ("note", RESTORED)]
