@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Optional, Union
 
 from solo.argv import is_engine, read_variables
@@ -85,13 +85,15 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
     return Claim(SLOTS, slots, take)
 
 
-def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, str]:
+def read_options(
+    via: Optional[str], directory: Optional[AnyPath], variables: Mapping[bytes, bytes] = os.environb
+) -> dict[str, str]:
     """Return the options as the command line would have read them. Raises UsageError."""
     options = {} if via is None else {VIA.key: via}
     if directory is not None:
         options[DIR.key] = check_path("directory", directory)
     try:
-        read_variables(options, os.environb)
+        read_variables(options, variables)
         if is_engine(options):
             from solo.commands.lookup import check_via
 

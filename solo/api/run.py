@@ -10,11 +10,10 @@ from time import monotonic
 from typing import Any, NamedTuple, Optional, Union
 
 from solo import errors, kinds
-from solo.api.arguments import AnyPath, check_name, check_wait, name_keywords
+from solo.api.arguments import AnyPath, check_name, check_wait, name_keywords, read_options
 from solo.api.blocking import CANCEL_POLL, LONGEST_POLL, Deferred, keep
 from solo.api.holder import holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
-from solo.argv import read_variables
 from solo.directories import find_base
 from solo.kernel import FOREVER
 from solo.options import FILE, LAUNCHER_OPTIONS, Option
@@ -293,17 +292,12 @@ def find_place(
     process. Raises SoloError.
     """
     env = popen.get("env")
-    options = {
-        key: os.fsdecode(value)
-        for key, value in (("via", via), ("dir", directory))
-        if value is not None
-    }
     variables = (
         os.environb
         if env is None
         else {os.fsencode(key): os.fsencode(value) for key, value in env.items()}
     )
-    read_variables(options, variables)
+    options = read_options(via, directory, variables)
     backend = options.get("via", FILE)
     path = (
         os.path.join(os.fsdecode(popen.get("cwd") or ""), find_base(options.get("dir")))

@@ -2,11 +2,12 @@
 
 import posix
 from _signal import SIGTERM
+from collections.abc import Callable
 from time import time
 
 from solo.commands.lookup import Asked, open_queue, report_unknown, visit_queues
 from solo.errors import SoloError, UsageError
-from solo.identity import find_pid, walk_parents
+from solo.identity import Process, find_pid, walk_parents
 from solo.journal import Journal, format_token
 from solo.journal_files import ENDED
 from solo.kernel import say
@@ -17,12 +18,6 @@ from solo.process.tree import end
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
 from solo.tickets import FileQueue, Queue, Ticket
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from solo.identity import Process
 
 NOT_KEPT = "not held by solo hold"
 MOST_PIDS = 10  # in a message

@@ -74,16 +74,12 @@ def needs_place(account: Account) -> bool:
     if find_file_system(account.home or "/")[0] in NOT_LOCAL:
         return False
     try:
-        return os.stat(account.home).st_uid != account.uid and not has_names(account.uid)
+        is_own = os.stat(account.home).st_uid == account.uid
+        return not is_own and not os.path.lexists(find_home_place(account.uid))
+    except SoloError:
+        return True  # it has no home directory
     except OSError as error:
         return isinstance(error, (FileNotFoundError, NotADirectoryError))
-
-
-def has_names(uid: int) -> bool:
-    try:
-        return os.path.lexists(find_home_place(uid))
-    except SoloError:
-        return False
 
 
 def make_place(account: Account) -> str:

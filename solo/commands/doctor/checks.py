@@ -147,18 +147,13 @@ def examine_names(place: Directory) -> Findings:
             yield NOTE if place.mode & STICKY and is_foreign(place, name) else BAD, str(inner)
             continue
         queue = FileQueue(inner, origin)
-        if GATE in files:
-            yield from examine_gate(inner)
+        try:
+            with Look(inner, ""):
+                pass
+        except SoloError as error:
+            yield BAD, str(error)
         for file in sorted(filter(is_published, filter(is_ticket, files))):
             yield from examine_ticket(queue, file)
-
-
-def examine_gate(place: Directory) -> Findings:
-    try:
-        with Look(place, ""):
-            pass
-    except SoloError as error:
-        yield BAD, str(error)
 
 
 def examine_ticket(queue: FileQueue, file: str) -> Findings:
