@@ -24,7 +24,6 @@ from solo.acquire import (
     take_over_unseen_holds,
 )
 from solo.argv import check_together
-from solo.command import find_command
 from solo.errors import SoloError, UsageError
 from solo.journal import Journal, Observer
 from solo.kernel import FOREVER, HIGHEST_FD, close, decode, drop_umask, encode, read_file, say
@@ -81,21 +80,11 @@ def run(options: "Typed", names: "list[str]") -> int:
 
 
 def report(names: "list[str]", until: str) -> None:
-    """Print until when the names are held, and that nothing runs if the first one is a program: a
-    mistake for `solo --`.
-    """
+    """Print until when the names are held, and how to release them."""
     from shlex import quote
 
     words = " ".join(map(quote, names))
     say(f"held{until}: {', '.join(names)} (solo release {words} releases earlier)")
-    for here in ("", "./"):
-        try:
-            find_command(here + names[0], posix.environ.get(b"PATH"))
-        except SoloError:
-            continue
-        return say(
-            f"{names[0]} is a program, but hold runs nothing (solo -- {here}{words} runs it)"
-        )
 
 
 class Keeping:

@@ -25,7 +25,6 @@ from conftest import (
     read_state,
     until,
     wait_dead,
-    write_program,
 )
 from fleet import find_children
 from observed import parse_metrics
@@ -1041,16 +1040,3 @@ def test_the_end_of_the_session_does_not_end_a_timer_that_has_not_left_it_yet(la
     )
     assert lab.run_code(code) == (0, "", "")
     assert lab.run("release", "job").returncode == 0
-
-
-def test_hold_of_a_program_says_that_nothing_runs(lab, run_on_terminal):
-    write_program(lab.path / "not-in-path.sh", "#!/bin/sh\necho ran $1\n")
-
-    *_, hint = run_on_terminal("--for", "5m", "not-in-path.sh", "full").splitlines()
-    lab.run("release", "not-in-path.sh", "full")
-
-    assert (
-        hint
-        == "solo: not-in-path.sh is a program, but hold runs nothing (solo -- ./not-in-path.sh full runs it)"
-    )
-    assert lab.run("--", "./not-in-path.sh", "full", cwd=lab.path).stdout == b"ran full\n"
