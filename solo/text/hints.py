@@ -75,7 +75,6 @@ OTHER_WORDS = {
     "release": "unlock resume",
     "hold": "keep pause",
     "history": "log logs",
-    "doctor": "check",
     "clean": "prune delete remove",
     "--help": "help",
     "--explain": "explain dry-run",

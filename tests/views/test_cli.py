@@ -379,6 +379,7 @@ MISTAKES = [
         "explain x",
         "explain: command not found (it was taken as COMMAND; did you mean solo --explain?)",
     ),
+    ("-- check", "check: command not found (did you mean solo check?)"),
     ("-- here.sh", "here.sh: command not found (did you mean ./here.sh?)"),
     ("./here.sh", "./here.sh: Permission denied (chmod +x ./here.sh)"),
     ("'./here.sh && x'", "./here.sh && x: no such file (it is a line for the shell: use sh -c)"),
