@@ -133,8 +133,8 @@ FOUND = [
         "(0, posix.O_CREAT | posix.O_EXCL, 0)", "(0, posix.O_CREAT | posix.O_EXCL)", "first",
     ),
     Fault(
-        "holder without the locks", "process/holder.py Holder.begin",
-        "[fd for ticket in tickets for fd in ticket.descriptors]", "[]", "two-namespaces",
+        "holder without the locks", "process/holder.py fork_keeper",
+        "[*watched, *(fd for ticket in tickets for fd in ticket.descriptors)]", "watched", "two-namespaces",
     ),
     Fault(
         "holder after the go message", "start.py Starter.start",
