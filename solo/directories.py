@@ -34,7 +34,7 @@ SETGID, STICKY, GROUP_WRITE, OTHER_WRITE = 0o2000, 0o1000, 0o020, 0o002
 GROUP, OTHERS = 0o070, 0o007
 NAME_MAX = 255  # bytes
 DEEPEST = 64  # parts of a nested name
-TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+TEMPORARY = ["/tmp", "/var/tmp", "/dev/shm"]  # that we have not warned of
 LONGEST_NAME = 2048  # bytes of a nested name, so that a path with it stays below PATH_MAX
 
 
@@ -276,6 +276,7 @@ def make_part(place: Directory, part: str) -> None:
         else:
             create(posix.mkdir, part, place.mode, dir_fd=place.fd)
         if place.path in TEMPORARY and part[0] != ".":
+            TEMPORARY.remove(place.path)
             lost = "cleaners remove old files there, and so locks of long runs"
             say_promptly(f"{place.path}: {lost} (choose another --dir)")
     except FileExistsError:

@@ -256,11 +256,14 @@ def forget(name: str, base: Directory, options: Asked) -> "str | None":
 
 
 def is_used(name: str, options: Asked) -> bool:
-    """Return whether a name has a holder or a waiter."""
+    """Return whether a name has a holder or a waiter, or a ticket that `clean` could not read."""
 
     def has_tickets(queue: "Queue | None") -> bool:
         return queue is not None and any(
             list_living(queue, filter(is_published, queue.list_files()))
         )
 
-    return visit_queue(name, options, has_tickets, find_origin())
+    try:
+        return visit_queue(name, options, has_tickets, find_origin())
+    except SoloError:
+        return True

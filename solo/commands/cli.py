@@ -33,7 +33,7 @@ def read_since(flag: str, text: str) -> float:
     except ValueError:
         pass
     try:
-        return max(0.0, time() - read_duration(flag, text))
+        return max(0.0, time() - read_age(flag, text))
     except UsageError:
         examples = "(like 12h, 2d, yesterday, 2026-01-31 or '2026-01-31 03:00')"
         raise UsageError(f"{flag} {text}: not a duration or a date {examples}") from None

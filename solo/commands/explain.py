@@ -9,7 +9,7 @@ from fcntl import LOCK_EX
 from solo import directories
 from solo.acquire import acquire_further
 from solo.commands.doctor.checks import find_existing, write_file
-from solo.commands.lookup import look_at_names
+from solo.commands.lookup import Asked, describe_engine, look_at_names
 from solo.contention.flocks import FILE_LOCKS, choose_lock, fail, lock_files
 from solo.contention.judge import Waits, refuse_wait
 from solo.contention.progress import format_ordinal
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from solo.launcher import Run
 
 RUNS, WAITS, REPLACES, BUSY, RAN = "runs", "waits", "replaces", "busy", "ran"  # outcomes
+REFUSED = "refused"
 
 
 def run(
@@ -44,32 +45,35 @@ def run(
     """
     occupy_standard_descriptors()
     replace_stdout()
-    guarded = make_run(typed, words, [], False)
-    plan = guarded.plan
+    plan, guarded = Plan(typed), None  # without a command: a missing one is refused below
     kind, outcome, status = RUNS, None, 0
     try:
+        guarded = make_run(typed, words, [], False)
+        plan = guarded.plan
         rehearse(guarded)
-    except (Waits, Busy) as error:
+    except SoloError as error:
+        if "json" not in typed and not isinstance(error, (Waits, Busy)):
+            raise
         kind, outcome, status = name_outcome(plan, error), error, find_status(error, typed)
-    assert guarded.starter
+    path = guarded.starter.path if guarded and guarded.starter else words[0]
     mode, _, slots, take = describe_claim(plan.claim)
     facts = Verdict(
-        [guarded.starter.path, *words[1:]],
+        [path, *words[1:]],
         plan.names,
         mode,
         slots,
         take,
         directory=None if plan.is_socket else find_base(plan.dir),
-        via=guarded.record.via or plan.via,
+        via=describe_engine(Asked(via=plan.via)) if plan.is_remote else plan.via,
         outcome=kind,
-        name=outcome.name if outcome else None,
+        name=outcome.name or None if outcome else None,
         reason=str(outcome) if outcome else None,
         place=outcome.place if isinstance(outcome, Waits) else None,
         status=status,
     )
     if "json" in typed:
         print(format_json(facts), flush=True)
-    else:
+    elif guarded:
         print_facts(guarded, typed, facts, describe_outcome(plan, kind, outcome))
     return status
 
@@ -200,19 +204,21 @@ def find_source(option: Option, typed: "Typed", default: str) -> str:
     return variable if typed[option.key] == os.environ.get(variable) else f"--{option.flag}"
 
 
-def name_outcome(plan: Plan, error: "Waits | Busy") -> str:
+def name_outcome(plan: Plan, error: SoloError) -> str:
     if isinstance(error, Busy):
         return RAN if isinstance(error, RanAlready) else BUSY
+    if not isinstance(error, Waits):
+        return REFUSED
     # Without --wait, --replace-after is due. No holder of a file is ended: there is no place in its
     # queue.
     return REPLACES if error.place and (plan.replace or plan.wait is None) else WAITS
 
 
-def describe_outcome(plan: Plan, kind: str, outcome: "Waits | Busy | None") -> str:
+def describe_outcome(plan: Plan, kind: str, outcome: "SoloError | None") -> str:
     """Return what the run would do, and why."""
     if outcome is None:
         return "it runs at once"
-    if isinstance(outcome, Busy):
+    if not isinstance(outcome, Waits):
         return f"it is skipped: {outcome}"
     if kind == REPLACES:
         return f"it ends the holder and the waiters in its way, and runs; {outcome}"

@@ -75,7 +75,7 @@ def run(options: Asked, names: "list[str]") -> int:
         rows = [row for row in rows if row.outcome in BAD]
     rows = rows[-(options.limit or len(rows)) :]
     if options.captured:
-        return print_captured(options.dir, names, rows, complete)
+        return print_captured(options, names, rows, complete)
     if options.json:
         print(format_json(rows))
     elif rows and (console := open_console()):
@@ -86,20 +86,20 @@ def run(options: Asked, names: "list[str]") -> int:
     return 0 if complete else SoloError.status
 
 
-def print_captured(
-    directory: "str | None", names: "list[str]", rows: "list[RunRow]", complete: bool
-) -> int:
+def print_captured(options: Asked, names: "list[str]", rows: "list[RunRow]", complete: bool) -> int:
     """Print the last output that `rows` have of each name. Return 125 if one has none."""
     if not names:
         raise UsageError("history: --captured needs a NAME")
     from solo.commands.captured import find_last
 
     for name in names:
-        found = find_last(directory, name, [row for row in rows if row.name == name])
+        mine = [row for row in rows if row.name == name]
+        found = find_last(options.dir, name, mine)
         if found is not None:
             write_stdout(encode_any(clean_lines(found)) if isatty(1) else found)
-        elif has_traces(name, directory):
-            say(f"{name}: no output is kept (--capture keeps it)")
+        elif has_traces(name, options.dir):
+            none = "no output is kept (--capture keeps it)"
+            say(f"{name}: {none if mine else describe_nothing(options, [name])}")
             complete = False
     return 0 if complete else SoloError.status
 

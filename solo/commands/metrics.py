@@ -79,7 +79,7 @@ def run(options: Asked, names: "list[str]") -> int:
     # A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
     common = {"dir": os.path.abspath(find_base(options.dir)), "user": find_user(os.geteuid())}
     lines = format_metrics(samples, generated, common)
-    if options.output is not None:
+    if options.output not in (None, "-"):
         write_atomically(options.output, lines)
     else:
         show = clean if sys.stdout.isatty() else str

@@ -206,11 +206,11 @@ class Verdict(NamedTuple):
     take: "int | None"  # K of --slots
     directory: "str | None"  # the directory of names, null for sockets
     via: str  # file, socket or the URL of an engine, without its password
-    # runs, waits, replaces (ends what is in its way, then runs), busy, or ran (already in this
-    # period)
+    # runs, waits, replaces (ends what is in its way, then runs), busy, ran (already in this
+    # period), or refused
     outcome: str
     name: "str | None"  # of the names, the one that is in the way
-    reason: "str | None"  # why it does not run at once
+    reason: "str | None"  # why it does not run, or not at once
     place: "int | None"  # in the queue, from 1
     status: int  # the exit status, 0 if it runs or waits
 

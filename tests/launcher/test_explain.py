@@ -225,6 +225,24 @@ POLICIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "words, status, reason",
+    [
+        ("missing-command x", 127, "missing-command: command not found"),
+        ("-n job missing-command x", 127, "missing-command: command not found"),
+        ("/ x", 126, "/: Is a directory"),
+        ("-n job --chdir /missing true x", 125, "cannot change to directory /missing"),
+    ],
+)
+def test_json_has_the_reason_of_a_refusal(lab, words, status, reason):
+    result = lab.run("--explain", "--json", *words.split())
+
+    facts = json.loads(result.stdout)
+    assert (result.returncode, facts["status"], facts["outcome"]) == (status, status, "refused")
+    assert facts["reason"].startswith(reason) and result.stderr == b""
+    assert facts["command"][-1] == "x" and facts["names"] in ([], ["job"])
+
+
 def without_times(text):
     return re.sub(r"for \d+s", "for", text)
 
@@ -254,10 +272,11 @@ def test_run_does_what_explain_says(lab, seed):
 
         explained = lab.run("--explain", "--json", *words, "echo", "ran")
         run = lab.start(*words, "echo", "ran")
-        if explained.returncode == 125:
-            assert finish(run) == (125, "", explained.stderr.decode()), words
+        facts = json.loads(explained.stdout or b"{}")
+        if explained.returncode == 125:  # of a usage error there is no object
+            error = explained.stderr.decode() or f"solo: {facts['reason']}\n"
+            assert finish(run) == (125, "", error), words
             continue
-        facts = json.loads(explained.stdout)
         outcomes.add(facts["outcome"])
         if facts["outcome"] == "waits":
             until(lambda: run.poll() is not None or is_blocked(run.pid))

@@ -613,7 +613,25 @@ def test_history_is_in_order_over_the_end_of_summer_time(lab):
     assert [row["token"] for row in lab.history()] == [1, 2]
 
 
+def test_since_needs_a_unit(lab):
+    refused = lab.run("history", "--since", "5")
+
+    assert refused.returncode == 125 and b"--since 5: not a duration or a date" in refused.stderr
+    assert lab.run("history", "--since", "0").returncode == 0
+
+
 # --- clean --history------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["job", "--history 0s", "--history 0s job"])
+def test_clean_prints_a_damaged_ticket_once(lab, words):
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.hold.00001795489659118146").write_bytes(b"x")
+
+    result = lab.run("clean", *words.split())
+
+    assert result.returncode == 125 and result.stderr.count(b"it is damaged") == 1
+    assert len(result.stderr.splitlines()) == 1 and lab.find_journal("job").exists()
 
 
 @pytest.mark.parametrize("age", ["30", "0.5"])

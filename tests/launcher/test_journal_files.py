@@ -27,6 +27,16 @@ def test_roots_journal_survives_a_boot(lab):
     assert lines == ["700 /var/lib/solo", "600 /var/lib/solo/a/b/.journal", "a/b: history removed"]
 
 
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+@pytest.mark.parametrize("names", ["-n a -n b", "-n a/b/c -n a/d"])
+def test_a_place_that_is_cleaned_is_warned_of_once_a_run(lab, names):
+    script = f"mount -t tmpfs tmpfs /var/tmp; SOLO_DIR=/var/tmp {lab.script} {names} true"
+    _, _, error = finish(lab.start_words("unshare", "--mount", "sh", "-ec", script))
+
+    assert error.count("cleaners remove old files there") == len(error.splitlines()) == 1
+
+
 def spoil_the_folder(file):
     file.parent.rmdir()
     file.parent.parent.rmdir()

@@ -97,6 +97,15 @@ def test_name_without_output_is_an_error(lab):
     assert read(lab)[0] == 125
 
 
+def test_error_names_the_last_run_if_the_options_leave_out_all(lab):
+    capture(lab, "echo fine")
+
+    for option in ("--failed", "--since=1ms"):
+        status, out, error = read(lab, option, "job")
+        assert (status, out, b"--capture" in error) == (125, b"", False)
+        assert error.startswith(b"solo: job: no ") and error.endswith(b", ok\n")
+
+
 def test_each_name_is_asked_for_its_output(lab):
     lab.run("-n", "silent", "true")
     capture(lab, "echo out")

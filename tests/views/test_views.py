@@ -273,6 +273,14 @@ def test_json_of_a_name_that_is_not_utf_8_is_valid(lab, view):
     assert "\U0001f480\\udc80" in (row if "command" in row else row["holds"][0])["command"]
 
 
+def test_metrics_output_to_a_dash_is_stdout(lab):
+    lab.run("-n", "job", "true")
+
+    result = lab.run("metrics", "--output", "-", cwd=lab.path)
+
+    assert result.stdout.endswith(b"# EOF\n") and not (lab.path / "-").exists()
+
+
 def test_metrics_output_is_readable_by_others_and_replaces_no_device_or_link(lab):
     lab.run("-n", "job", "true")
     target, link, pipe = lab.path / "target", lab.path / "link", lab.path / "pipe"
