@@ -99,8 +99,8 @@ def draw_value(rng, key, number):
     return rng.choice(values.split())
 
 
-# Without ProtectProc= and ProtectKernelTunables=: with them systemd 257 leaves /run writable below
-# nspawn.
+# Without ProtectProc=, ProtectKernelTunables= and ProtectControlGroups=: with them systemd 257 leaves
+# /run writable below nspawn.
 VALUES = {
     "User": "alice www-data root",
     "DynamicUser": "yes no",
@@ -121,7 +121,6 @@ VALUES = {
     "LimitNOFILE": "5 30",
     "RestrictAddressFamilies": "AF_INET AF_UNIX none",
     "DevicePolicy": "strict closed",
-    "ProtectControlGroups": "yes",
 }
 DRAWN = [*VALUES, *"Environment RuntimeDirectory StateDirectory SystemCallFilter".split()]
 DRAWN += (
@@ -203,9 +202,12 @@ FOUND = [
     "SystemCallFilter=~@process\nSystemCallFilter=@process\n",
     "User=alice\nInaccessiblePaths=/etc\n",  # a user's home is that of /etc/passwd
     "User=alice\nTemporaryFileSystem=/etc\nEnvironment=SOLO_DIR=/home/alice/names\n",
+    "User=alice\nInaccessiblePaths=/var\n",  # may hide a directory that root made
+    "User=alice\nTemporaryFileSystem=/var\n",
     "LimitFSIZE=0\n",
     "LimitDATA=2M\n",
     "SystemCallFilter=~sysinfo\n",
+    "SystemCallFilter=~fstat\n",
     "SystemCallFilter=~@network-io\n",
     "SystemCallFilter=~prctl\n",
     "RestrictAddressFamilies=AF_INET\n",  # systemd allows socketpair(2)

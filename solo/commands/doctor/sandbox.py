@@ -12,7 +12,7 @@ from typing import NamedTuple
 import solo
 from solo.commands.doctor.guards import Advice
 from solo.commands.doctor.place import Place, find_names, find_solo
-from solo.kernel import HOME_PLACE
+from solo.kernel import HOME_PLACE, USERS_PLACE
 from solo.text.remedies import DYNAMIC_UNIT, IN_A_UNIT, ROOTS_JOURNALS, quote_path
 
 NO = ("", "no", "n", "false", "f", "off", "0")
@@ -71,9 +71,9 @@ UNKNOWN = re.compile(
 CALLS = {
     "@default": "arch_prctl brk futex geteuid getpid getppid getrandom gettid mmap mprotect munmap "
     "prlimit64 rseq sched_yield set_robust_list set_tid_address",
-    "@basic-io": "close close_range dup2 lseek pread64 pwrite64 read readv write",
-    "@file-system": "access chdir close faccessat2 fcntl ftruncate getcwd getdents64 mkdirat "
-    "newfstatat openat readlink renameat unlinkat utimensat",
+    "@basic-io": "close close_range dup dup2 lseek pread64 pwrite64 read readv write",
+    "@file-system": "access chdir close faccessat faccessat2 fcntl fstat ftruncate getcwd "
+    "getdents64 mkdirat newfstatat open openat readlink renameat stat unlinkat utimensat",
     "@io-event": "poll",
     "@ipc": "memfd_create pipe2",
     "@network-io": "bind connect listen recvmsg sendmsg sendto socket socketpair",
@@ -83,11 +83,12 @@ CALLS = {
     "@timer": "getitimer setitimer",
     "": "flock ioctl setsid sysinfo umask uname",
 }
-# Those that only some options add, or that only some libraries make.
-OPTIONAL = frozenset(
+# Those that only some C libraries make, then those that only some options add too.
+LIBRARIES = frozenset("dup faccessat faccessat2 fstat newfstatat open stat sysinfo".split())
+OPTIONAL = LIBRARIES.union(
     "bind connect dup2 fsync ftruncate getcwd getitimer kill listen memfd_create pidfd_open "
     "pidfd_send_signal poll prctl readv recvmsg rt_sigpending sendmsg sendto setitimer setsid "
-    "socket socketpair sysinfo utimensat waitid".split()
+    "socket socketpair utimensat waitid".split()
 )
 ADDING = frozenset(
     "capture fcntl flock no_orphan notify once_per replace syslog tree via wait".split()
@@ -269,7 +270,7 @@ def check_calls(unit: Unit, advice: Advice) -> Place:
     filters = unit.settings.get("SystemCallFilter", "~").split("\n")
     used = {call for calls in CALLS.values() for call in calls.split()}
     if ADDING.isdisjoint(advice.options):
-        used -= OPTIONAL - {"sysinfo"}
+        used -= OPTIONAL - LIBRARIES
     if unit.settings.get("SystemCallErrorNumber", KILL) != KILL:
         used -= SPARED
     allowed = used if filters[0][:1] == "~" else {*CALLS["@default"].split()}
@@ -296,9 +297,13 @@ def list_programs() -> "list[str]":
 
 def find_hidden_program(unit: Unit, names: str) -> str:
     """Return the problem if the unit hides what each run reads, or does not let it execute."""
-    read = list_programs() + ["/etc/passwd"] * names.endswith(HOME_PLACE)
+    read = list_programs() + ["/etc/passwd", USERS_PLACE] * names.endswith(HOME_PLACE)
     views = {path: unit.look_at(os.path.realpath(path)) for path in read}
-    if hidden := [path for path, view in views.items() if view.is_hidden or view.is_own]:
+    if hidden := [
+        path
+        for path, view in views.items()
+        if view.is_hidden or view.is_own and path != USERS_PLACE  # which may be missing
+    ]:
         view, words = views[hidden[0]], " ".join(hidden)
         return f"{view.setting} hides {words} ({unhide(view, f'add BindReadOnlyPaths={words}')})"
     if barred := [path for path in list_programs()[:2] if views[path].is_noexec]:
