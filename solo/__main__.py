@@ -20,8 +20,8 @@ try:
 
     main()  # does not return
 except Exception as error:  # as a rule memory ran out, perhaps again while this one is handled
-    if str(error):
-        last_words = f"solo: cannot continue: {error}\n".encode("ascii", "backslashreplace")
+    if reason := getattr(error, "strerror", "") or str(error):
+        last_words = f"solo: cannot continue: {reason}\n".encode("ascii", "backslashreplace")
 finally:
     try:
         posix.write(2, last_words)

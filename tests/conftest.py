@@ -62,6 +62,7 @@ FCNTL, WAITING_FCNTL = (
 SOCKET_IN_FULL = ["file", pytest.param("socket", marks=pytest.mark.full)]
 # Under this prefix the wall clock has stepped ahead: by it, this machine has just booted.
 STEPPED = "env FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1 faketime -f +999d".split()
+PATH_IS_SET = "site-packages')\n"  # after this a `solo` that imports modules finds all of them
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 # for a shell that runs its traps soon, and leaves no process when it ends
 LIVE = "while :; do sleep 0.05; done"
@@ -258,16 +259,12 @@ def skip_without_tool():
 
 
 @pytest.fixture(scope="session")
-def solo_script(request, tmp_path_factory):
-    """Write a `solo` over this source tree, that imports it module by module; with --bundle, from
-    one file.
-    """
+def solo_script(tmp_path_factory):
+    """Make the `solo` of this source tree that `make install` makes: its modules in one file."""
     global source
     if network is None:
         source = copy_source(tmp_path_factory.mktemp("source"))
-    if request.config.getoption("bundle"):
-        return make_bundled(tmp_path_factory.mktemp("bin"))
-    return write_solo(tmp_path_factory.mktemp("bin") / "solo", source, SITE)
+    return make_bundled(tmp_path_factory.mktemp("bin"))
 
 
 def write_program(path, text):
@@ -319,8 +316,8 @@ def in_mounts(script):
 
 def make_bundled(folder):
     """Write a program and the script that opens it, as `make install` does. Return the script."""
-    (folder / "program").write_bytes(bundle.make_program(str(ROOT / "solo")))
-    text = bundle.make_script(sys.executable, [str(ROOT), SITE], str(folder / "program"))
+    (folder / "program").write_bytes(bundle.make_program(str(source / "solo")))
+    text = bundle.make_script(sys.executable, [str(source), SITE], str(folder / "program"))
     return write_program(folder / "solo", text)
 
 
@@ -380,12 +377,19 @@ class Lab:
         where a test waits for it.
         """
         module, _, name = constant.rpartition(".")
-        head, _, main = Path(self.script).read_text().partition("site-packages')\n")
-        if not main:
-            pytest.skip("a bundle cannot be hastened")
         assert hasattr(importlib.import_module(module), name)
-        text = f"{head}site-packages')\nimport {module}\n{constant} = {seconds}\n{main}"
+        text = self.put_in(f"import {module}\n{constant} = {seconds}\n")
         self.script = str(write_program(self.path / "hastened", text))
+
+    def use_modules(self):
+        """Use a solo from now on that imports its modules file by file."""
+        self.script = str(write_solo(self.path / "modules", source, SITE))
+
+    def put_in(self, code):
+        """Return the text of a solo that runs `code` first of all. Its modules are files."""
+        if PATH_IS_SET not in Path(self.script).read_text():
+            self.use_modules()
+        return Path(self.script).read_text().replace(PATH_IS_SET, PATH_IS_SET + code, 1)
 
     def use_clock(self):
         """Give every launcher from now on a monotonic clock that `leap` sets."""

@@ -45,9 +45,6 @@ def pytest_addoption(parser):
     )
     again = "run failed tests once more, alone; add those that pass then to FILE"
     parser.addoption("--again", metavar="FILE", help=again)
-    parser.addoption(
-        "--bundle", action="store_true", help="run the bundle that `make install` makes"
-    )
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -51,8 +51,8 @@ try:
     from solo.main import main
     main()
 except Exception as error:
-    if str(error):
-        text = f"solo: cannot continue: {{error}}\\n"
+    if reason := getattr(error, "strerror", "") or str(error):
+        text = f"solo: cannot continue: {{reason}}\\n"
         last_words = text.encode("ascii", "backslashreplace")
 finally:
     try: posix.write(2, last_words)

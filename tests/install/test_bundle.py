@@ -27,6 +27,7 @@ def bundled(lab, bundled_script):
 
 
 def use(lab, script):
+    lab.use_modules()
     lab.plain, lab.script = lab.script, str(script)
     lab.program = script.parent / "program"
     return lab

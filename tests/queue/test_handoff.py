@@ -158,9 +158,8 @@ def test_failed_preparation_is_repeated_at_turn(lab, what, paths):
 
 
 @pytest.mark.tool("strace")
-def test_turn_loads_no_module(lab, request):
-    if request.config.getoption("bundle"):
-        pytest.skip("test_bundle.py has this for the bundle")
+def test_turn_loads_no_module(lab):
+    lab.use_modules()  # test_bundle.py has this for the bundle
     holder = lab.hold("job")
     waiter = lab.start("-w", "1h", "-n", "job", "true", prefix=inject(lab, "openat:delay_exit=1"))
     until_blocked(waiter)
@@ -176,9 +175,8 @@ def test_turn_loads_no_module(lab, request):
 
 
 @pytest.mark.tool("strace")
-def test_waiter_that_cannot_prepare_its_turn_runs(lab, request):
-    if request.config.getoption("bundle"):
-        pytest.skip("the bundle loads no file for it")
+def test_waiter_that_cannot_prepare_its_turn_runs(lab):
+    lab.use_modules()
     paths = [
         ROOT / "solo/contention/handoff.py",
         cache_from_source(ROOT / "solo/contention/handoff.py"),

@@ -517,9 +517,8 @@ def test_lack_of_descriptors_is_reported_with_verb_and_without_remedy(lab):
 
 
 @pytest.mark.tool("strace")
-def test_reason_is_reported_if_its_remedy_cannot_be_loaded(lab, request):
-    if request.config.getoption("bundle"):
-        pytest.skip("the bundle loads no file for it")
+def test_reason_is_reported_if_its_remedy_cannot_be_loaded(lab):
+    lab.use_modules()
     lab.directory.touch()
     remedies = ROOT / "solo/text/remedies.py"
 
