@@ -357,6 +357,7 @@ class Lab:
 
     def __init__(self, script, path):
         self.script = str(script)
+        self.program = Path(script).with_name("program")
         self.path = path
         self.directory = path / "names"
         self.log = path / "log"
@@ -805,13 +806,15 @@ def finish(process, send=b""):
 
 
 def list_open(pid):
-    """Return what the descriptors of a process lead to, without those that it closes meanwhile."""
+    """Return what the descriptors of a process lead to, without those that it closes meanwhile and
+    the installed program, which each solo has open to its end.
+    """
     found = []
     with contextlib.suppress(PermissionError):  # for an ordinary user, of a process that has ended
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(FileNotFoundError):
                 found.append(os.readlink(entry.path))
-    return found
+    return [path for path in found if Path(path).name != "program"]
 
 
 def read_state(pid):

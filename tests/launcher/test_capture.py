@@ -467,6 +467,7 @@ def test_limit_of_file_size_that_forbids_to_capture_is_a_refusal(lab, words):
 @pytest.mark.tool("prlimit")
 @pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
 def test_too_few_descriptors_are_a_refusal_of_the_name(lab, words):
+    lab.use_modules()  # the descriptor of the bundle leaves Python too few to get so far
     refusals = 0
     for limit in range(7, 16):
         run = ("-n", "job", "--capture", "failed", *words, "--", "sh", "-c", "exit 3")
@@ -490,7 +491,7 @@ def test_reader_has_nothing_of_the_caller_and_blocks_every_signal(lab):
         return sorted(re.sub(r"[:\d]+", "", path).split(" ")[0] for path in list_open(reader))
 
     ours = ["/memfdsolo", "pipe[]", "pipe[]"]
-    until(lambda: list_kinds() in (ours, sorted([*ours, str(lab.path / "program")])))
+    until(lambda: list_kinds() == ours)
     blocked = re.search(r"SigBlk:\s(\w+)", open(f"/proc/{reader}/status").read())[1]
     assert int(blocked, 16) & 0x7FFFFFFF == 0x7FFFFFFF & ~(1 << 8) & ~(1 << 18)
     assert os.getsid(reader) == reader and os.path.samefile(f"/proc/{reader}/cwd", "/")

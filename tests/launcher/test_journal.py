@@ -529,6 +529,7 @@ def test_any_exception_in_the_journal_fails_no_job(lab):
     that time.
     """
     fill(lab)
+    lab.use_modules()
     hide = in_mounts(f"mount --bind /dev/null {conftest.source}/solo/history/reader.py")
 
     result = lab.run("-v", "-n", "job", "--", "sh", "-c", "exit 3", prefix=hide)
