@@ -13,7 +13,8 @@ class Fault(NamedTuple):
     place: str
     old: str  # an expression, or statements in a row; the function has it exactly once
     new: str
-    scene: str  # that finds it; of a lease: the engines
+    # that finds it, and "--exhaustive" if random schedules do not; of a lease: the engines
+    scene: str
     harmless: str = ""  # why no promise is broken
 
     @property

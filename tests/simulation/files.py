@@ -44,14 +44,8 @@ class OpenFile:
 
     left_early = False
 
-    def __init__(self, number, kind, target, flags=0, owner=None):
-        self.number, self.kind, self.target, self.flags, self.owner = (
-            number,
-            kind,
-            target,
-            flags,
-            owner,
-        )
+    def __init__(self, kind, target, flags=0, owner=None):
+        self.kind, self.target, self.flags, self.owner = kind, target, flags, owner
         self.is_pipe, self.references, self.offset = kind.startswith("pipe"), 0, 0
 
 
@@ -64,7 +58,7 @@ class Files:
 
     def install(self, process, kind, target, flags=0):
         """Return a new descriptor."""
-        file = OpenFile(self.make_number(process), kind, target, flags, process)
+        file = OpenFile(kind, target, flags, process)
         return self.attach(process, file, bool(flags & real.O_CLOEXEC))
 
     def attach(self, process, file, is_closed_by_exec, fd=None):
@@ -333,7 +327,7 @@ class Files:
         which solo calls through libc.
         """
         inodes = [self.get(process, fd).target for fd in fds]
-        file = OpenFile(self.make_number(process), "links", inodes)
+        file = OpenFile("links", inodes)
         file.offset = [inode.links for inode in inodes]
         return self.attach(process, file, True)
 

@@ -39,6 +39,7 @@ from simulation.reduction import is_independent
 SIGNALS = {
     "kill": SIGKILL,
     "group": SIGKILL,  # of the process group
+    "container": SIGKILL,  # of the pid namespace
     "stop": SIGSTOP,
     "suspend": _signal.SIGTSTP,
     "continue": SIGCONT,
@@ -63,7 +64,7 @@ ERRORS = {  # the calls that each error can come from
 POINTS = {
     *"getppid setsid".split(),
     *"execve waitpid kill pidfd_send_signal sigtimedwait work _exit sleep".split(),
-    *"recvmsg waitid prctl wait_for_gate".split(),
+    *"recvmsg waitid prctl wait_for_gate serve".split(),
     *" ".join(ERRORS.values()).split(),
 }
 # Those that change nothing for other processes: a kill just after one leaves what a kill just
@@ -130,7 +131,7 @@ class Kernel(Files):
         self.processes, self.hub, self.trace, self.violation = {}, getcurrent(), [], None
         self.now, self.forks, self.calls, self.todo = 100.0, 0, 0, []
         self.root = Inode("root", FOLDER | 0o755, links=2)
-        self.null = OpenFile("null", "null", Inode("null", FIFO | 0o600))
+        self.null = OpenFile("null", Inode("null", FIFO | 0o600))
 
     # What a scene checks: (process, folder, name) got a name; (process, line) executed a program,
     # until when `line` were its words.
@@ -550,8 +551,9 @@ class Kernel(Files):
                 continue
             if process.has_effect or not alone:
                 kinds = ("kill", "stop", *(["suspend"] if process.has_executed else []))
-                if alone or process is self.find_first(process.group):
-                    kinds = ("group", *kinds)
+                for kind in ("group", "container"):
+                    if alone or process is self.find_alike(kind, process)[0]:
+                        kinds = (kind, *kinds)
                 choices += [(kind, process.pid) for kind in kinds if self.faults.get(kind)]
             is_ours = not process.has_executed and process.running is None
             if self.faults.get("error") and process in runnable and is_ours:
@@ -575,11 +577,11 @@ class Kernel(Files):
         parent = self.processes.get(process.parent)
         return parent if parent is not None and parent.is_alive else None
 
-    def find_first(self, group):
-        """Return the first process that lives in a process group."""
-        return next(
-            each for each in self.processes.values() if each.is_alive and each.group == group
-        )
+    def find_alike(self, kind, process):
+        """Return the living processes of the group, or the container, of a process."""
+        word = {"group": "group", "container": "namespace"}[kind]
+        living = [each for each in self.processes.values() if each.is_alive]
+        return [each for each in living if vars(each)[word] == vars(process)[word]]
 
     def is_alone(self, process):
         return not self.find_deliverable(process) and is_independent(self, process)
@@ -609,8 +611,8 @@ class Kernel(Files):
         elif kind in SIGNALS:
             if kind in self.faults:
                 self.faults[kind] -= 1
-            group = list(self.processes.values()) if kind == "group" else ()
-            for each in [each for each in group if each.group == process.group] or [process]:
+            is_one = kind not in ("group", "container")
+            for each in [process] if is_one else self.find_alike(kind, process):
                 self.send(each, SIGNALS[kind], BY_KERNEL if kind == "suspend" else SENT, 0)
             process.is_suspended = kind == "suspend"
             if kind == "suspend":

@@ -159,7 +159,7 @@ FOUND = [
     ),
     Fault(
         "stopped command taken for an ended one", "supervise.py reap",
-        "posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status)", "posix.WIFCONTINUED(status)", "suspends",
+        "posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status)", "posix.WIFCONTINUED(status)", "stop-probe",
     ),
     Fault("SIGCONT not forwarded", "supervise.py must_forward", "is_stopped(child.pid)", "False", "suspends"),
     Fault("tree not adopted", "process/limits.py Termination.__init__", "become_subreaper()", "None", "tree"),
@@ -178,6 +178,23 @@ FOUND = [
         "self.take_over(child, status)", "None", "tree-kill",
     ),
     Fault("status kept from the upper process", "process/pair.py Lower.collect", 'self.say("status", status)', "None", "tree-kill"),
+    Fault(
+        "tree left by a killed upper process", "process/pair.py Lower.obey",
+        "self.run.plan.no_orphan and not self.has_upper()", "False", "tree-no-orphan-probe",
+    ),
+    Fault(
+        "tree left by a killed lower process", "process/upper.py Upper.take_over",
+        "plan.no_orphan or plan.is_socket or plan.is_remote", "False", "tree-no-orphan-probe",
+    ),
+    Fault(
+        "lock of a holder believed where its process is seen", "tickets.py FileQueue.judge",
+        "{True: ORPHANED, False: DEAD, None: unseen}",
+        "{True: DEAD if record.is_guarded else ORPHANED, False: DEAD, None: unseen}", "hold-probe --exhaustive",
+    ),
+    Fault(
+        "unseen kept hold never dead", "tickets.py FileQueue.judge",
+        "record.is_kept and not record.is_guarded", "record.is_kept", "hold-container",
+    ),
     Fault("killed command refused", "process/holder.py Holder.begin", "return", "raise", "namespaces"),
 ]
 

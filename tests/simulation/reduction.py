@@ -18,7 +18,7 @@ from simulation.files import is_compatible
 
 PRIVATE = ".new."  # begins the names of files that only their maker and the gate's holder use
 TICKETS = (".seat.", ".hold.")
-KILLS = ("kill", "group")
+KILLS = ("kill", "group", "container")
 SET_CHILD_SUBREAPER = 36
 
 
@@ -33,11 +33,11 @@ def is_independent(kernel, process):
     if name == "execve":
         return not words[0]  # it fails
     if name == "sigtimedwait":  # its children send signals, and the schedule
-        return not kernel.faults.get("kill") and not any(
+        return not has_kills(kernel) and not any(
             child.is_alive for child in kernel.find_children(process, -1)
         )
     if name == "waitpid":
-        return len(words) < 2 or not words[1] or not kernel.faults.get("kill")
+        return len(words) < 2 or not words[1] or not has_kills(kernel)
     if name in ("open", "stat", "readlink"):
         return is_name_independent(kernel, process, words[0])
     if name == "unlink":
@@ -49,6 +49,10 @@ def is_independent(kernel, process):
     return False
 
 
+def has_kills(kernel):
+    return any(map(kernel.faults.get, KILLS))
+
+
 def is_pair_independent(kernel, process, name, *words):
     if name == "waitpid" or name == "prctl" and words[0] == SET_CHILD_SUBREAPER:
         return not kernel.find_children(process, -1)  # nor will it adopt any
@@ -56,7 +60,7 @@ def is_pair_independent(kernel, process, name, *words):
         end = process.descriptors[words[0]][0].target
         return bool(name == "recvmsg" and end.messages) or not end.peer.ends["socket"]
     if name == "getppid":
-        return not any(map(kernel.faults.get, KILLS)) or kernel.find_parent(process) is None
+        return not has_kills(kernel) or kernel.find_parent(process) is None
     if name in ("open", "stat"):
         return is_name_independent(kernel, process, words[0])
     if name not in ("read", "write", "close", "fstat", "pread", "pwrite", "flock"):
@@ -98,7 +102,7 @@ def is_file_independent(kernel, process, name, fd, *words):
     if file.kind == "proc":
         return is_name_independent(kernel, process, file.target)
     if file.is_pipe:
-        return name != "write" or not kernel.faults.get("kill")
+        return name != "write" or not has_kills(kernel)
     if file.kind != "file":
         return False
     inode = file.target

@@ -10,10 +10,10 @@ from contextlib import suppress
 from copy import copy
 from types import SimpleNamespace
 
-from simulation import modules, proc
+from simulation import memory, modules, proc
 from simulation.files import Inode
 from simulation.kernel import SIG_IGN, SIGKILL, Kernel
-from solo import acquire, launcher, main, plan, queue, tickets
+from solo import acquire, launcher, main, plan, queue, supervise, tickets
 from solo.argv import parse
 from solo.command import make_name
 from solo.commands import clean
@@ -24,6 +24,7 @@ from solo.identity import read_origin, read_self
 from solo.kernel import FOREVER, NO_WAIT, close
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
 from solo.record import Record, parse_record
+from solo.start import ALL_SIGNALS
 from solo.text import describe
 
 PLACE = "/locks"
@@ -104,6 +105,8 @@ def leave_daemon():
     """Be a command that leaves a process in a session of its own, which outlives it or not."""
     if posix.fork() == 0:
         posix.setsid()
+    if "endless" in modules.getcurrent().process.words:
+        modules.kernel.enter("serve", (), {})
     rest()
 
 
@@ -226,8 +229,23 @@ class Watched(Kernel):
         super().__init__(PROGRAMS, scene.faults, scene.reuses_pids)
         self.scene, self.seats, self.tokens = scene, {}, {}
 
+    def wait_turn(self, process, name, words, named):
+        """Let the history of a launcher that waits for a signal be what it remembers: the way there
+        does not matter.
+        """
+        if self.is_hashing and name == "sigtimedwait" and words[0] == ALL_SIGNALS:
+            remembered = memory.describe_frames(supervise.wait, "child", run_solo)
+            signals = memory.describe([process.handlers, process.mask])
+            process.history = hash((remembered, signals, words[1]))
+        return super().wait_turn(process, name, words, named)
+
     def wait_for_gate(self, process, name):
         pass
+
+    serve = wait_for_gate
+
+    def can_serve(self, process):
+        return False
 
     def can_wait_for_gate(self, process, name):
         gate = self.find_folder(name).entries.get(".gate")
@@ -243,7 +261,8 @@ class Watched(Kernel):
         """Let a child of a command of --tree count as running too."""
         pid = super().fork(process)
         if process.words[0] == "tree":
-            self.processes[pid].running = process.running
+            child = self.processes[pid]
+            child.running, child.is_spared = process.running, process.is_spared
         return pid
 
     def make_key(self):
@@ -311,6 +330,8 @@ class Watched(Kernel):
     def executed(self, process, line):
         names, claim, _ = read_line(line)
         process.running = dict.fromkeys(names, claim)
+        # to be killed is one more way to end
+        process.is_spared = process.is_spared or self.scene.preemptions is not None
         launcher = self.processes.get(process.parent)
         while launcher is not None:
             launcher.has_run, launcher.command = True, process
@@ -412,7 +433,8 @@ class Scene:
         for name in ["", *self.names] if self.has_places else ():
             kernel.mkdir(NOBODY, f"{PLACE}/{name}".rstrip("/"), 0o700)
         if any("hold" in words for words in self.lines):
-            kernel.spawn(KEEPER, ["job"])
+            keeper = kernel.spawn(KEEPER, ["job"])
+            keeper.namespace = self.namespaces[0] if self.namespaces else HOST
         kernel.contenders = [
             kernel.spawn(number + 2, words) for number, words in enumerate(self.lines)
         ]
@@ -428,9 +450,11 @@ class Scene:
         acquires at once and finds nothing to clean up.
         """
         left = [process for process in kernel.processes.values() if process.is_alive]
+        kinds = {kind for kind, _, _ in kernel.trace}
+        if "kill" not in kinds and any("endless" in each.words for each in left):
+            return None  # as it should
         if left:
             return kernel.violate(f"stuck: {[(each.pid, each.name, each.call) for each in left]}")
-        kinds = {kind for kind, _, _ in kernel.trace}
         for process, words in zip(kernel.contenders, self.lines):
             output, code = process.output.decode(), process.status >> 8
             is_meant = (
@@ -446,10 +470,12 @@ class Scene:
         newcomer = kernel.spawn(
             900, ["solo", *[word for name in self.names for word in ("-n", name)], "job"]
         )
+        if "container" in kinds:
+            newcomer.namespace = OTHER  # it cannot look for what ran there
         run_on()
         if not newcomer.has_run:
             kernel.violate(f"not free: the next contender is refused: {newcomer.output.decode()}")
-        for name in self.names if "fail" not in kinds else ():
+        for name in () if kinds & {"fail", "container"} else self.names:
             entries = kernel.find_folder(name).entries
             if files := [file for file in entries if file[:5] in (".seat", ".hold", ".new.")]:
                 kernel.violate(f"not clean: {files} in {name}")
@@ -459,7 +485,7 @@ KILLS, FAULTS, MORE = {"kill": 2}, {"kill": 2, "error": 1}, {"kill": 3, "stop": 
 A, BUSY, TIMED = "solo -w forever -n a job", "solo -n a job", "solo -w 5 -n a job"
 LATEST, LIMITED = "solo -w forever --latest -n a job", "solo -w forever,1 -n a job"
 PLAIN, BARE = {"parts": ("looks",)}, {"parts": ()}
-TREE = "solo -w forever --tree -n a tree"
+TREE, DYING = "solo -w forever --tree -n a tree", "solo --tree --no-orphan -n a tree endless"
 PAIRED = {"is_reducible": False, "may_refuse": "was killed"}
 PROBE = "probe a at-once"
 PROBED = {**BARE, "may_refuse": "was killed", "spared": [1], "preemptions": 0}
@@ -505,6 +531,7 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("tree-probe", [TREE, PROBE], {}, PROBED),
     ("tree-probe-kill", [TREE, PROBE], {"kill": 1}, PROBED),
     ("tree-probe-group", [TREE, PROBE], {"group": 1}, PROBED),
+    ("tree-no-orphan-probe", [DYING, PROBE], {"kill": 1}, PROBED),
     ("trees", [TREE] * 2 + [A], {"kill": 1}, PAIRED),
     ("trees-group", [TREE] * 2 + [A], {"group": 1}, PAIRED),
     ("tree-stops", [TREE, A, TREE], {"stop": 2, "kill": 1}, PAIRED),
@@ -517,6 +544,9 @@ ROWS = [  # name, command lines, faults at most, what is special
     ("hold", [f"{HOLD} a", A], KILLS, {"may_refuse": ""}),
     ("hold-release", [f"{HOLD} a", f"solo release --pid {KEEPER} a", A], KILLS, {"may_refuse": ""}),
     ("hold-names", [f"{HOLD} a b", "solo -w forever -n b job"], KILLS, {"may_refuse": ""}),
+    ("hold-probe", [f"{HOLD} a", PROBE], {"kill": 1}, {**BARE, "namespaces": [ONE, HOST], "spared": [1], "may_refuse": ""}),
+    ("hold-container", [f"{HOLD} a", PROBE], {"container": 1}, {**BARE, "namespaces": [ONE, OTHER], "spared": [1], "may_refuse": ""}),
+    ("stop-probe", [BUSY, PROBE], {"stop": 1}, {**BARE, "spared": [1]}),
     ("clean", [A, "clean a", A], KILLS, {"is_reducible": False, "has_places": False, "tick": 0.001}),
     ("clean-twice", [A, "clean a", A, "clean a", A], {}, {"is_reducible": False, "has_places": False}),
     ("gate-removed", [A, "rm /locks/a/.gate", A, BUSY], {"kill": 1}, {"is_reducible": False, "tick": 0.001}),

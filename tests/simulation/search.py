@@ -13,11 +13,12 @@ LONGEST = 6000  # steps: more is taken for an endless run
 SIGNALS = {
     "kill": "SIGKILL",
     "group": "SIGKILL, with its process group",
+    "container": "SIGKILL, with its pid namespace",
     "stop": "SIGSTOP",
     "suspend": "SIGTSTP, and its launcher too",
     "continue": "SIGCONT",
 }
-UNCOUNTED = ("kill", "group", "stop", "suspend", "fail")
+UNCOUNTED = ("kill", "group", "container", "stop", "suspend", "fail")
 
 
 class Search:
@@ -192,18 +193,18 @@ def make_key(kernel):
     """Return a hash of the kernel's state, and of what each process has got from its calls, on
     which all that it does depends.
     """
-    seen, left, files = set(), [kernel.root], []
-    for process in kernel.processes.values():
-        left += [file.target for file, _ in process.descriptors.values() if file.kind == "file"]
+    opened = number_files(kernel)
+    seen, files = set(), []
+    left = [kernel.root, *[file.target for file in opened if file.kind == "file"]]
     while left:
         inode = left.pop()
         if inode.number not in seen:
             seen.add(inode.number)
             entries = tuple(sorted((name, other.number) for name, other in inode.entries.items()))
-            locks = tuple(sorted((file.number, mode) for file, mode in inode.locks.items()))
+            locks = tuple(sorted((opened[file], mode) for file, mode in inode.locks.items()))
             files.append((inode.number, inode.links, inode.data, entries, locks))
             left += inode.entries.values()
-    processes = tuple(map(key_process, kernel.processes.values()))
+    processes = tuple([key_process(each, opened) for each in kernel.processes.values()])
     return hash(
         (
             tuple(sorted(files)),
@@ -215,7 +216,19 @@ def make_key(kernel):
     )
 
 
-def key_process(process):
+def number_files(kernel):
+    """Return {open file: number}, in an order that does not depend on when they were opened."""
+    found = {}
+    for process in kernel.processes.values():
+        for _, (file, _) in sorted(process.descriptors.items()):
+            found.setdefault(file, len(found))
+            for _, sent in file.target.messages if file.kind == "socket" else ():
+                for each in sent:
+                    found.setdefault(each, len(found))
+    return found
+
+
+def key_process(process, opened):
     state = (
         process.pid,
         process.state,
@@ -226,23 +239,12 @@ def key_process(process):
     )
     if not process.is_alive:
         return state
-    files = [(fd, file) for fd, (file, _) in sorted(process.descriptors.items())]
-    pipes = tuple(
-        [(file.target.data, *file.target.ends.values()) for _, file in files if file.is_pipe]
-    )
-    sockets = tuple(
+    files = tuple(
         [
-            (
-                tuple(
-                    [(data, [each.number for each in sent]) for data, sent in file.target.messages]
-                ),
-                file.target.peer.ends["socket"],
-            )
-            for _, file in files
-            if file.kind == "socket"
+            (fd, opened[file], *key_file(file, opened))
+            for fd, (file, _) in sorted(process.descriptors.items())
         ]
     )
-    descriptors = tuple([(fd, file.number) for fd, file in files]), pipes, repr(sockets)
     more = (
         process.history,
         process.parent,
@@ -255,7 +257,22 @@ def key_process(process):
         process.death_signal,
         process.is_subreaper,
     )
-    return state, descriptors, more, process.has_executed
+    return state, files, more, process.has_executed
+
+
+def key_file(file, opened):
+    if file.kind == "file":
+        return (file.target.number,)
+    if file.kind == "proc":
+        return (file.target,)
+    if file.kind == "pidfd":
+        return (file.target.pid,)
+    if file.kind == "links":
+        return (tuple(file.offset),)
+    if file.kind == "socket":
+        messages = [(data, *[opened[each] for each in sent]) for data, sent in file.target.messages]
+        return (tuple(messages), file.target.peer.ends["socket"])
+    return (file.target.data, *file.target.ends.values())
 
 
 def describe_step(kernel, kind, rest, call):
