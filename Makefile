@@ -91,7 +91,7 @@ test-full: $(VENV)/bench $(VENV)/deploy ## run all tests except the long torture
 test-deps: ## install the programs that the tests need, by one apt-get call; starts and enables no service
 	@$(PYTHON) tests/tools/needed.py --install
 
-test-debian: ## run `make test` in a minimal Debian, as root and as a user; SUITES='bookworm trixie' (root)
+test-debian: ## run `make test` in a minimal Debian, as root and as a user; SUITES='bookworm trixie', forky for Python 3.14 (root)
 	@tests/tools/debian.sh $(SUITES)
 
 lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespell and the words of tests/tools/idiom.txt
