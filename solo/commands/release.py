@@ -90,12 +90,7 @@ def release(name: str, queue: "Queue | None", options: "Asked") -> bool:
         if part not in needed and needs.mode in INTENTIONS:
             visit_same(part, options, hold, KeptHold.remove)
     append_journal(name, hold, options.dir)
-    descriptor = hold.record.descriptor
     try:
-        if descriptor is not None and find_pid(
-            descriptor[:2], hold.record.origin, hold.queue.origin
-        ):
-            end(hold.ticket, descriptor[:2], SIGTERM)  # the holder, which unlocks what was removed
         if hold.record.is_timed and not left:
             end(hold.ticket, hold.process, SIGTERM)
     except SoloError as error:

@@ -10,16 +10,15 @@ keeps the tickets locked. If it is killed, contenders look at the byte.
 import _thread
 import os
 import socket
-from _signal import SIGTERM, sigwait
 from fcntl import F_GETFL, LOCK_EX, LOCK_NB, fcntl
-from time import time_ns
+from time import sleep, time_ns
 
 from solo.errors import SoloError
 from solo.identity import read_stat
 from solo.kernel import CLOSED, ENOENT, SAFELY, close, encode, is_regular
 from solo.process.holder import forget_events, fork_holder, wait_readable
 from solo.process.ofd import find_conflict, lock
-from solo.process.watch import watch_links
+from solo.process.watch import SLOW_CHECK, watch_links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,8 +92,7 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
     """Be the holder: keep the tickets that arrive until the byte is unlocked, or until all were
     released.
 
-    If `solo release` has removed a ticket, unlock that, so that its waiters wake. Without
-    inotify(7) its SIGTERM says so.
+    If `solo release` has removed a ticket, unlock that, so that its waiters wake.
     """
     tickets: Kept = []
     message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
@@ -113,7 +111,7 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
         if not tickets:
             return
         if links is None:
-            sigwait({SIGTERM})
+            sleep(SLOW_CHECK)
         else:
             wait_readable([links])
             forget_events(links)

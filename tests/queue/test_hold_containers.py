@@ -8,7 +8,16 @@ import shlex
 import signal
 
 import pytest
-from conftest import PATIENCE, finish, inject, read_line, read_state, until, wait_dead
+from conftest import (
+    PATIENCE,
+    count_injected,
+    finish,
+    inject,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+)
 from fleet import find_children
 from observed import INNER
 
@@ -30,9 +39,11 @@ class Container:
     its tickets.
     """
 
-    def __init__(self, lab, words="--pid $$ job", host=None):
+    def __init__(self, lab, words="--pid $$ job", host=None, prefix=""):
         rename = ("--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh") if host else ()
-        script = f'exec 9>>{lab.path}/opened; "$SOLO" hold {words} && echo held && exec cat'
+        script = (
+            f'exec 9>>{lab.path}/opened; {prefix} "$SOLO" hold {words} && echo held && exec cat'
+        )
         self.process = lab.start_words(*INNER, *rename, "sh", "-c", script)
         assert read_line(self.process) == "held"
         [self.pid] = find_children(self.process.pid)
@@ -123,6 +134,23 @@ def test_release_wakes_a_waiter_in_another_container(lab, kind, place):
     assert lab.run("release", "other").returncode == 0
     wait_dead(container.holder)
     container.end()
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("kind", KINDS)
+def test_release_wakes_a_waiter_in_another_container_without_inotify(lab, kind):
+    """As where other programs of the user have all its instances: the holder cannot be signalled
+    from there.
+    """
+    strace, *words = map(str, inject(lab, "inotify_init1:error=EMFILE", follow=True))
+    prefix = shlex.join([strace, "-D", *words])  # as a grandchild: the script goes on
+    container = Container(lab, f"{kind} job", prefix=prefix)
+    waiter = start_other(lab)
+
+    assert lab.run("release", "job", prefix=INNER).returncode == 0
+
+    assert finish(waiter) == (0, "ran\n", "") and count_injected(lab)
+    container.kill()
 
 
 def test_waiter_for_slots_wakes_on_release_and_on_the_end(lab):
