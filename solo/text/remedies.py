@@ -198,6 +198,12 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
             else f"chown -h {os.geteuid()} {quote_path(path)}"
         )
         return f"it belongs to uid {stat.st_uid} (as root: {remedy})"
+    usual = 0o7777 if kind == IS_DIRECTORY else 0o666 if file == ".gate" else 0o644
+    mode = place.mode & usual
+    if error.errno == EACCES and stat.st_mode & 0o777 != mode & 0o777:
+        # not ELSEWHERE: another place is another lock
+        who = "" if stat.st_uid == os.geteuid() else "as root: "
+        return f"{error.strerror} ({who}chmod {mode:o} {quote_path(path)})"
     return explain(place.path, error)
 
 

@@ -413,6 +413,26 @@ def test_name_with_group_of_earlier_version_is_refused_with_remedy(common):
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("file", ["job/{0}", "job/.gate", "job"])
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_what_lost_its_mode_is_refused_with_the_mode_as_remedy(common, user, file):
+    """Another place would be another lock."""
+    make_base(common, 0o1777, 0)
+    holder = common.hold("job", user=user)
+    path = common.directory / file.format(common.find_hold("job").name)
+    mode = path.stat().st_mode & 0o7777
+    path.chmod(0)
+
+    error = common.run("-n", "job", "true", user=NOBODY).stderr.decode().strip()
+    subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
+
+    who = "as root: " if user == 0 else ""
+    assert error.endswith(f"{path}: Permission denied ({who}chmod {mode:o} {path})")
+    assert common.run("-n", "job", "true", user=NOBODY).returncode == 75
+    finish(holder)
+
+
+@pytest.mark.root
 def test_name_that_cannot_get_the_group_is_refused_with_remedy(common):
     """The user of the base is no member of its group, so that chown(2) fails."""
     make_base(common, 0o770, GROUP)
