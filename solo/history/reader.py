@@ -345,26 +345,18 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
     details, mark, command = rest.partition(b" command=")
     if not mark:
         raise ValueError
-    # what the start and the end of a run share, and the rest
-    shared, child, rest = details.partition(b" child=")
-    fields = {**parse_pairs(shared), **parse_pairs(child[1:] + rest)}
+    pairs = details.split(b" ")
+    fields: dict[str, Any] = dict(map(parse_pair, pairs))
+    fields.pop("", None)
     if not NEEDED[event] <= fields.keys():
         raise ValueError
     names = [name]
     if b" name=" in details:
-        names = [parse_text(pair[5:]) for pair in details.split(b" ") if pair[:5] == b"name="]
+        names = [parse_text(pair[5:]) for pair in pairs if pair.startswith(b"name=")]
     words, typed = parse_command(command)
     return Run(
         event=event, time=parse_time(when), names=names, words=words, command=typed, **fields
     )
-
-
-@lru_cache(CACHED)
-def parse_pairs(text: bytes) -> "dict[str, Any]":
-    """Return {attribute of a Run: value}. Raises ValueError."""
-    fields = dict(map(parse_pair, text.split(b" "))) if text else {}
-    fields.pop("", None)
-    return fields
 
 
 @lru_cache(CACHED)
