@@ -571,13 +571,13 @@ ASKS, SAYS = (
 )
 SAFE = {
     ASKS: """
-        commands/release:release contention/deadlock:Look.list_waiting contention/deadlock:list_processes
+        contention/deadlock:Look.list_waiting contention/deadlock:list_processes
         contention/evict:ask_to_end contention/evict:kill_command contention/evict:kill_descendants
         contention/evict:kill_launcher contention/policies:wake obstacles:find_own_ancestors process/tree:find_roots
         text/describe:describe_owner text/describe:find_directory text/rows:find_claims
     """,
     SAYS: """
-        commands/remote:describe_owner commands/remote:release_name commands/history:find_holds commands/states:make_row
+        commands/remote:release_name commands/history:find_holds commands/states:make_row
         history/health:is_living commands/hold:Keeping.guard commands/list:show_slot process/boot:is_alive_after_boot process/owners:needs_release
         record:parse_record tickets:FileQueue.has_ended tickets:FileQueue.take_over tickets:follow_pair
         commands/history:list_rows commands/history:make_row commands/hold:run
@@ -586,7 +586,7 @@ SAFE = {
         contention/deadlock:is_kept_by contention/deadlock:list_holds_beside contention/evict:Eviction.act
         contention/evict:refuse contention/policies:Replace.meet contention/policies:ReplaceAfter.find_time_left
         contention/policies:find_waiters contention/policies:identify_launcher
-        engines/postgresql/engine:PostgreSQL.rewrite engines/queue:describe_holders history/reader:History.list_runs
+        engines/postgresql/engine:PostgreSQL.rewrite engines/queue:describe_holders engines/queue:describe_owner history/reader:History.list_runs
         journal:Journal.append_lines process/owners:is_orphaned queue:Attempt.refuse_own_ancestors
         record:format_descriptor record:format_record text/describe:describe_state text/rows:make_row text/rows:make_entry_row
         tickets:FileQueue.judge
