@@ -238,7 +238,7 @@ def test_journald_gets_the_holder_of_a_skip(lab, journald):
 
 
 def test_journald_gets_any_name_whole(lab, journald):
-    names = "a SOLO_NAME=b", "c=\xff", " "
+    names = "a SOLO_NAME=b", "c=\xff", "d e"
 
     for name in names:
         lab.run("--syslog", "-n", name, "true", prefix=journald.prefix)
