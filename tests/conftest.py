@@ -38,7 +38,6 @@ from needed import PACKAGES, find_tool
 
 import solo
 from solo.contention import addresses
-from solo.generate import bundle
 from solo.identity import FIRST_PID_NAMESPACE, read_namespace
 from solo.process.tree import find_children
 
@@ -316,9 +315,15 @@ def in_mounts(script):
 
 def make_bundled(folder):
     """Write a program and the script that opens it, as `make install` does. Return the script."""
-    (folder / "program").write_bytes(bundle.make_program(str(source / "solo")))
-    text = bundle.make_script(sys.executable, [str(source), SITE], str(folder / "program"))
-    return write_program(folder / "solo", text)
+    program = folder / "program"
+
+    def bundle(*words):
+        words = [sys.executable, "-m", "solo.generate.bundle", *words]
+        return subprocess.run(words, cwd=source, check=True, stdout=subprocess.PIPE, text=True)
+
+    bundle("program", source / "solo", program)
+    script = bundle("script", sys.executable, "", source, SITE, program)
+    return write_program(folder / "solo", script.stdout)
 
 
 class NetworkLock:
