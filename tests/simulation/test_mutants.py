@@ -8,7 +8,14 @@ from simulation.started import simulate
 pytestmark = [pytest.mark.long, pytest.mark.full]
 
 
-@pytest.mark.parametrize("fault", mutants.FOUND, ids=lambda fault: fault.name)
+def may_be_rare(fault):
+    """Leave to a release the faults that only a complete search finds: half a minute each."""
+    return pytest.param(fault, marks=[pytest.mark.rare] * ("--exhaustive" in fault.scene))
+
+
+@pytest.mark.parametrize(
+    "fault", list(map(may_be_rare, mutants.FOUND)), ids=lambda fault: fault.name
+)
 def test_fault_in_the_hot_path_is_found(fault):
     words = fault.scene.split()  # a scene, and how it is searched
     status, output = simulate("--mutant", fault.name, "--runs", 600, "--scene", *words)
@@ -16,6 +23,7 @@ def test_fault_in_the_hot_path_is_found(fault):
     assert status == 1 and "replay: " in output, output
 
 
+@pytest.mark.rare  # a fault that it finds is a mistake in the list, not in solo
 @pytest.mark.parametrize("fault", mutants.HARMLESS, ids=lambda fault: fault.name)
 def test_harmless_fault_breaks_no_promise(fault):
     status, output = simulate("--mutant", fault.name, "--scene", fault.scene, "--seconds", 5)

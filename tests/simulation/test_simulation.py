@@ -42,7 +42,8 @@ def test_program_sees_the_same_on_both_kernels(program, simulated, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.full) for part in (1, 2))]
+    "part",
+    [0, *(pytest.param(part, marks=[pytest.mark.full, pytest.mark.rare]) for part in (1, 2))],
 )
 def test_random_schedules_keep_the_promises(part):
     status, output = simulate("--seed", 1 + part * RUNS // 3, "--runs", RUNS // 3)

@@ -17,10 +17,15 @@ def test_leases_keep_the_promises_in_virtual_time(engine, hours):
     assert status == 0, output
 
 
+# At etcd it takes 45 CPU seconds until that shows, at S3 ten.
+SLOW = "renewal after its answer", "etcd"
+FAULTS = [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     "name, engine",
-    [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()],
+    [pytest.param(*pair, marks=[pytest.mark.rare] * (pair == SLOW)) for pair in FAULTS],
 )
 def test_fault_in_the_lease_is_found(name, engine):
     words = "--engine", engine, "--mutant", name, "--hours", 100
