@@ -17,13 +17,13 @@ pytestmark = pytest.mark.long
 RUNS = 30  # of each scene
 # Scenes that are searched completely.
 COMPLETE = [
-    ["locks", "locks-skip", "two-plain"],
+    ["locks-skip", "two-plain"],
     ["tree-probe", "stop-probe"],
     *[
         pytest.param([scene], marks=pytest.mark.rare)
         for scene in ("tree-no-orphan-probe", "hold-probe", "hold-container")
     ],
-    pytest.param(["two", "locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
+    pytest.param(["locks", "two", "locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
 ]
 
 

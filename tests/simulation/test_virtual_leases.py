@@ -17,15 +17,15 @@ def test_leases_keep_the_promises_in_virtual_time(engine, hours):
     assert status == 0, output
 
 
-# At etcd it takes 45 CPU seconds until that shows, at S3 ten.
-SLOW = "renewal after its answer", "etcd"
+# Where it takes a quarter of a minute or more until that shows, the other engine has it sooner.
+SLOW = ("renewal after its answer", "etcd"), ("lease confirmed by nothing", "s3")
 FAULTS = [(fault.name, engine) for fault in leases.FOUND for engine in fault.scene.split()]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
     "name, engine",
-    [pytest.param(*pair, marks=[pytest.mark.rare] * (pair == SLOW)) for pair in FAULTS],
+    [pytest.param(*pair, marks=[pytest.mark.rare] * (pair in SLOW)) for pair in FAULTS],
 )
 def test_fault_in_the_lease_is_found(name, engine):
     words = "--engine", engine, "--mutant", name, "--hours", 100
@@ -36,7 +36,7 @@ def test_fault_in_the_lease_is_found(name, engine):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "words, status", [(["100"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"]
+    "words, status", [(["60"], 0), (["50", "--rude", "--seed", "3"], 1)], ids=["polite", "rude"]
 )
 def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
     ended, output = gather(0.2, *words)
