@@ -13,7 +13,7 @@ PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
 MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(PIP) --upgrade pip
 DEB = build/deb/solo-run
 # On two cores: tests wait for processes about as long as they compute.
-WORKERS ?= 3
+WORKERS ?= 4
 # In test-full the tests of a file run in one worker: they share servers and services of the machine.
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
