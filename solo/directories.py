@@ -399,7 +399,7 @@ def check_new_name(name: str) -> None:
             f"{name}: a name is not a path (is a variable unset? to lock a file use --flock {name})"
         )
     split_name(name)
-    if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job` would guard the job by a wrong name
+    if name[0] in "-=:":  # `-n $UNSET -- job` and `-n=job` would guard the job by a wrong name
         raise UsageError(f"{name}: a name may not start with {name[0]}")
     if name.strip() != name:  # `-n "backup $UNSET"` would be another lock
         raise UsageError(f"{name!r}: a name may not start or end with a blank")

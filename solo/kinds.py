@@ -77,6 +77,13 @@ def read_duration(flag: str, text: str) -> float:
     return seconds
 
 
+def read_age(flag: str, text: str) -> float:
+    """Read a duration of hours or days: refuse 24 for 24h, or 30 for 30d."""
+    if is_number(text) and float(text):
+        raise UsageError(f"{flag} {text}: needs a unit (like {text}h, {text}d or {text}s)")
+    return read_duration(flag, text)
+
+
 def is_number(text: str) -> bool:
     return text.isascii() and text.replace(".", "", 1).isdigit()
 
@@ -167,8 +174,8 @@ def read_capture(flag: str, text: str) -> "tuple[bool, int]":
     if not comma:
         return when == WHEN[0], USUAL_CAPTURE
     count = int(number) * SIZES[unit] if is_count(number, 10) else 0
-    if not 0 < count <= LARGEST_CAPTURE:
-        raise UsageError(f"{flag} {text}: not a size from 1 to 1G (like 64k or 1M)")
+    if not SIZES["k"] <= count <= LARGEST_CAPTURE:
+        raise UsageError(f"{flag} {text}: not a size from 1k to 1G (like 64k or 1M)")
     return when == WHEN[0], count
 
 
@@ -187,6 +194,7 @@ BACKEND = Kind(read_word, "backends", "socket")
 DIRECTORY = Kind(read_word, "directories", "elsewhere")
 FILE = Kind(read_word, "files", "a_file")
 DURATION = Kind(read_duration, sample="30s")
+AGE = Kind(read_age, sample="1d")
 COUNT = Kind(read_count, sample="2")
 LIMIT = Kind(read_limit, sample="6h")
 STATUS = Kind(read_status, sample="3")

@@ -124,7 +124,7 @@ KILL_AFTER = Option("kill-after", "k", kinds.DURATION, "DURATION", LIMITS, "Time
     needs=("timeout", "replace", "replace-after", "tree", "via"),
     text="Wait DURATION between SIGTERM and SIGKILL. Default: 10s, or a fifth of --ttl when the lease of an engine is "
     "lost.")
-ONCE_PER = Option("once-per", None, kinds.DURATION, "DURATION", LIMITS, "Run once per DURATION; retry: until it succeeds",
+ONCE_PER = Option("once-per", None, kinds.AGE, "DURATION", LIMITS, "Run once per DURATION; retry: until it succeeds",
     part=make_part("once-retry", kinds.FLAG, "retry"),
     text="Run once per DURATION, however often started; with an engine, on one of all hosts. A later start in the period (see "
     "Once in a period) exits with status 0, or CODE of --busy-exit, and prints nothing. With the word retry a failed run "

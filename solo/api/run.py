@@ -162,9 +162,10 @@ def make_words(option: Option, keywords: Keywords) -> list[AnyPath]:
 def format_value(option: Option, value: Any) -> AnyPath:
     if option.kind is kinds.NAME:
         return check_name(value)
-    if option.kind is kinds.DURATION or (option.kind is kinds.LIMIT and isinstance(value, float)):
+    is_duration = option.kind in (kinds.DURATION, kinds.AGE)
+    if is_duration or (option.kind is kinds.LIMIT and isinstance(value, float)):
         seconds = check_wait(value)
-        return "forever" if seconds == FOREVER else f"{seconds or 0:.9f}"  # not -0
+        return "forever" if seconds == FOREVER else f"{seconds or 0:.9f}s"  # not -0
     if isinstance(value, bool):
         raise errors.UsageError(f"{option.keyword}={value}: not a number, a name or a path")
     is_path = option.kind in (kinds.DIRECTORY, kinds.FILE)

@@ -7,17 +7,8 @@ from time import time
 from solo import kinds
 from solo.errors import UsageError
 from solo.kernel import FOREVER
-from solo.kinds import FLAG, Kind, is_number, read_duration
+from solo.kinds import AGE, FLAG, Kind, read_age
 from solo.options import DIR, LAUNCHER_OPTIONS, OUTPUT, VIA, Option
-
-
-def read_age(flag: str, text: str) -> float:
-    """Read a duration, but refuse 30 for 30 days: what is removed does not come back."""
-    if is_number(text) and float(text):
-        raise UsageError(
-            f"{flag} {text}: needs a unit (like {text}d for days, {text}s for seconds)"
-        )
-    return read_duration(flag, text)
 
 
 def read_since(flag: str, text: str) -> float:
@@ -58,7 +49,7 @@ def read_within(flag: str, text: str) -> "tuple[float | None, float]":
     return warn[0] if warn else None, critical
 
 
-AGE, SINCE, POSITIVE = Kind(read_age), Kind(read_since), Kind(read_positive)
+SINCE, POSITIVE = Kind(read_since), Kind(read_positive)
 WITHIN = Kind(read_within, sample="25h,26h")
 
 

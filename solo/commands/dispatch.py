@@ -7,11 +7,11 @@ import sys
 from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
-from solo.commands.cli import AGE, HELP, SINCE, SUBCOMMANDS, WITHIN
+from solo.commands.cli import HELP, SINCE, SUBCOMMANDS, WITHIN
 from solo.commands.lookup import Asked, check_names, check_units, check_words
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
-from solo.kinds import DURATION, LIMIT
+from solo.kinds import AGE, DURATION, LIMIT
 from solo.options import DIR, PARTS, VIA, Option
 from solo.text.stdout import replace_stdout
 

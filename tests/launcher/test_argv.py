@@ -47,7 +47,8 @@ def make_words(option):
     """Return a strategy of the words of one option: alone, with a part after the comma, or the part
     as earlier releases have it.
     """
-    value, part = st.sampled_from("79"), st.sampled_from(PART_VALUES[option.part.flag])
+    values = ("7d", "9h") if option.kind is kinds.AGE else ("7", "9")
+    value, part = st.sampled_from(values), st.sampled_from(PART_VALUES[option.part.flag])
     earlier = [f"--{option.part.flag}"]
     return st.one_of(
         st.tuples(st.just(f"--{option.flag}"), value),

@@ -642,7 +642,7 @@ def test_clean_refuses_an_age_without_unit(lab, age):
 
     refused = lab.run("clean", "--history", age)
 
-    error = f"solo: --history {age}: needs a unit (like {age}d for days, {age}s for seconds)\n"
+    error = f"solo: --history {age}: needs a unit (like {age}h, {age}d or {age}s)\n"
     assert (refused.returncode, refused.stdout, refused.stderr.decode()) == (125, b"", error)
     assert lab.find_journal("job").exists()
 

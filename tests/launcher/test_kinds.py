@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from solo import kinds
+from solo.errors import UsageError
 
 pytestmark = pytest.mark.quick
 
@@ -25,6 +26,17 @@ pytestmark = pytest.mark.quick
 )
 def test_duration_is_read_in_seconds(text, seconds):
     assert kinds.read_duration("-w", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["24", "1.5", "90"])
+def test_age_needs_a_unit(text):
+    with pytest.raises(UsageError) as caught:
+        kinds.read_age("--once-per", text)
+
+    assert (
+        str(caught.value) == f"--once-per {text}: needs a unit (like {text}h, {text}d or {text}s)"
+    )
+    assert kinds.read_age("--once-per", "0") == 0
 
 
 def test_signals_have_pythons_names():

@@ -36,14 +36,14 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
 
 
 def test_solo_run_types_a_part_after_the_value_of_its_option():
-    assert make_words(WAIT, {"wait": 5, "max_waiting": 0}) == ["--wait", "5.000000000,0"]
+    assert make_words(WAIT, {"wait": 5, "max_waiting": 0}) == ["--wait", "5.000000000s,0"]
     assert make_words(ONCE_PER, {"once_per": 60, "once_retry": True}) == [
         "--once-per",
-        "60.000000000,retry",
+        "60.000000000s,retry",
     ]
     assert make_words(ONCE_PER, {"once_per": 60, "once_retry": False}) == [
         "--once-per",
-        "60.000000000",
+        "60.000000000s",
     ]
     with pytest.raises(UsageError, match="max_waiting needs wait"):
         make_words(WAIT, {"wait": None, "max_waiting": 1})
