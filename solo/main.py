@@ -73,7 +73,7 @@ def prepare(typed: "Typed", words: "list[str]", observers: "list[Observer]") -> 
     """Add the options that the environment sets and the observers that the options ask for. Raises
     UsageError.
     """
-    if not typed and (words == ["ls"] or words[:1] in (["ps"], ["kill"])):
+    if not typed and words[:1] in (["ls"], ["ps"], ["kill"], ["rm"]):
         from solo.commands.lookup import warn_of_program
 
         warn_of_program(words)

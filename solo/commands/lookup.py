@@ -3,6 +3,7 @@
 import posix
 from collections.abc import Iterator
 from itertools import islice
+from posixpath import exists
 
 from solo.directories import Directory, find_base, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
@@ -275,7 +276,9 @@ def describe_place(options: Asked) -> str:
     user = find_user(posix.geteuid())
     if options.via == SOCKET:
         return f"names of {user}, by sockets"
-    return f"names in {options.dir}" if options.dir else f"names of {user}, in {find_base(None)}"
+    if options.dir:
+        return f"names in {options.dir}{'' if exists(options.dir) else ', which does not exist'}"
+    return f"names of {user}, in {find_base(None)}"
 
 
 def describe_no_locks(complete: bool) -> str:

@@ -55,6 +55,7 @@ MISTAKES = (
     ("--errors --failures", "--failed", "did you mean --failed?"),
     ("-n --name", "--dir", "type the NAME alone, without an option"),
     ("-w -c --warning --critical", "--within", "did you mean --within 25h,26h?"),
+    ("--watch --follow", "--null", "did you mean solo top?"),
     ("--format", "--json", "did you mean --json?"),
     ("-t --timeout", "--waiting", "did you mean --kill-after?"),
     ("-a", "--all", "did you mean --all?"),
@@ -75,7 +76,7 @@ OTHER_WORDS = {
     "release": "unlock resume",
     "hold": "keep pause",
     "history": "log logs",
-    "clean": "prune delete remove",
+    "clean": "prune delete remove rm",
     "--help": "help",
     "--explain": "explain dry-run",
     "--timeout DURATION,SIG": "KILL TERM INT",
@@ -96,7 +97,7 @@ HOLD_REASONS = {
     "type the name as it is: solo hold --pid PID NAME": "--name",
 }
 SHELL_WORDS = "cd export source . : eval set unset ulimit umask alias exec trap".split()
-SHELL_WORDS += "read shift exit if for while".split()
+SHELL_WORDS += "read shift exit if for while case [[".split()
 SHELL_SIGNS = frozenset(" ;|&<>$`*")
 UNITS_OF_TIME = frozenset(
     "s sec secs second seconds m min mins minute minutes h hour hours d day days".split()
@@ -129,7 +130,7 @@ def guess_meaning(word: str, following: str) -> str:
     if word.lower() in UNITS_OF_TIME:
         return "it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h"
     if following == "--":
-        return "it was taken as COMMAND; a value of several words needs quotes"
+        return "it was taken as COMMAND; a name needs -n, a value with blanks quotes or a comma"
     if not SHELL_SIGNS.isdisjoint(word):
         return "it is a line for the shell: use sh -c"
     if "=" in word:

@@ -107,17 +107,18 @@ def test_version(lab):
 
 
 def test_command_like_a_subcommand_runs_with_a_hint(lab, terminal):
-    """ls only on a terminal; kill and ps with a known name."""
+    """ls only on a terminal; kill, ps and rm with a known name."""
     lab.run("-n", "job", "true")
 
     typed = terminal("sh", "-c", "exec $SOLO ls >/dev/null").read_to_end()
     hints = [
         lab.run(*words.split()).stderr
-        for words in ("kill job", "ps job", "ls", "kill -l 9", "ps -p 1")
+        for words in ("kill job", "ps job", "rm job", "ls", "kill -l 9", "ps -p 1")
     ]
 
     assert typed == b"solo: ls is run as COMMAND (did you mean solo list?)\r\n"
     assert [b"is run as COMMAND (did you mean solo" in hint for hint in hints] == [
+        True,
         True,
         True,
         False,

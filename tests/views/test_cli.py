@@ -337,6 +337,7 @@ MISTAKES = [
     ),
     ("-t 0 true", "--timeout must be more than 0"),
     ("-n=job true", "=job: a name may not start with ="),
+    ("-n:job true", ":job: a name may not start with :"),
     ("-n 'a\nb' true", "a\\nb: a name may not contain control characters"),
     ("hold --for 9 'a\x1b'", "a\\x1b: a name may not contain control characters"),
     (
@@ -385,8 +386,15 @@ MISTAKES = [
     ("'./here.sh && x'", "./here.sh && x: no such file (it is a line for the shell: use sh -c)"),
     (
         "-n my backup -- ./here.sh",
-        "backup: command not found (it was taken as COMMAND; a value of several words needs quotes)",
+        "backup: command not found (it was taken as COMMAND; a name needs -n, a value with blanks quotes or a comma)",
     ),
+    (
+        "--once-per 1d retry -- true",
+        "retry: command not found (it was taken as COMMAND; a name needs -n, a value with blanks quotes or a comma)",
+    ),
+    ("-- [[ -f x ]]", "[[: command not found (it is a word of the shell: use sh -c)"),
+    ("--once-per 24 true", "--once-per 24: needs a unit (like 24h, 24d or 24s)"),
+    ("list --watch", "--watch: no such option (did you mean solo top?)"),
     (
         "--json list",
         "only --dir and --via may precede list, other options follow it (to run a program of this name, type -- before it)",

@@ -528,6 +528,7 @@ def test_stop_ends_stopped_command_in_nested_pid_namespace(lab):
 
 def test_stop_of_free_name_says_whose_names_were_searched(lab, via):
     """Every name is known with sockets."""
+    lab.directory.mkdir()
     searched = (
         f"names in {lab.directory}"
         if via == "file"

@@ -360,6 +360,7 @@ def test_every_view_on_a_terminal_fits_its_width(lab, screen):
 @pytest.mark.tool("tmux")
 def test_empty_view_names_the_directory_on_a_terminal_only(lab, screen):
     place = f"names in {lab.directory}"
+    lab.directory.mkdir()
 
     assert f"no locks held: {place}" in screen("list", "--via", "file", width=200).wait_for(
         "ended:0"
@@ -369,6 +370,15 @@ def test_empty_view_names_the_directory_on_a_terminal_only(lab, screen):
     )
     assert f"no runs known: {place}" in screen("history", width=200).wait_for("ended:0")
     assert lab.run("list", "--via", "file").stdout == lab.run("history").stdout == b""
+
+
+@pytest.mark.tool("tmux")
+def test_view_says_that_the_directory_does_not_exist(lab, screen):
+    lines = screen("list", "--dir", "/nosuch", width=200).wait_for("ended:0")
+
+    assert "no locks held: names in /nosuch, which does not exist, and by sockets" in lines
+    refused = lab.run("list", "--dir", "/nosuch", "job").stderr
+    assert refused.endswith(b"not among the names in /nosuch, which does not exist\n")
 
 
 @pytest.mark.tool("tmux")
