@@ -69,7 +69,12 @@ def run(options: "Typed", names: "list[str]") -> int:
         )
     check_together(options)
     drop_umask()
-    hold = Keeping(Plan({**options, "name": names}), KEEPERS[until](options[until]))
+    plan = Plan({**options, "name": names})
+    try:
+        kept = KEEPERS[until](options[until])
+    except OSError as error:
+        raise SoloError(f"{names[0]}: cannot hold it: {error.strerror}") from None
+    hold = Keeping(plan, kept)
     hold.acquire()
     hold.keep("export" in options)
     if posix.isatty(2) and "quiet" not in options and "export" not in options:

@@ -117,7 +117,7 @@ def write(place: Directory, file: str, text: bytes, end: int) -> None:
 def remove(place: Directory, file: str) -> None:
     try:
         os.unlink(file, dir_fd=place.fd)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         pass
 
 

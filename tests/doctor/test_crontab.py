@@ -805,6 +805,12 @@ def test_variables_and_programs_of_a_line_count(folder):
     assert other["findings"] == unknown["findings"] == []
 
 
+def test_a_relative_directory_gets_a_note(folder):
+    [row] = examine("PATH=BIN\n@daily solo --dir locks -n a job.sh\n", folder)
+
+    assert list_found(row) == "dir" and find_text(row).startswith("--dir locks is relative: ")
+
+
 def test_a_line_ends_at_a_nul():
     """No path with a NUL is asked for: that is no error of the system, but one of Python."""
     [entry] = examine("SOLO_DIR=/\0d\n@daily solo -n a\0b -- job.sh")

@@ -500,6 +500,13 @@ def test_hold_for_a_time_ends_by_itself(lab):
     assert result.returncode == 0 and time.monotonic() - begin >= 1
 
 
+def test_hold_that_cannot_fork_names_what_it_does_not_hold(lab):
+    result = lab.run("hold", "--for", "1h", "job", prefix=inject(lab, "clone:error=EAGAIN"))
+
+    error = "solo: job: cannot hold it: Resource temporarily unavailable\n"
+    assert (result.returncode, result.stderr.decode()) == (125, error)
+
+
 def test_release_ends_the_timer(lab):
     """Also if its caller ignored signals and had no stdout."""
     script = lab.start_shell("trap '' TERM INT HUP; exec $SOLO hold --for 1h a b >&-")

@@ -114,6 +114,15 @@ def test_each_name_is_asked_for_its_output(lab):
     assert read(lab, "silent", "job") == (125, b"out\n", silent)
 
 
+def test_directory_called_as_an_output_does_not_keep_it_from_being_kept(lab):
+    capture(lab, "exit 1")
+    (lab.find_journal("job").parent / ".captured.1").mkdir()
+
+    capture(lab, "echo out")
+
+    assert read(lab, "job") == (0, b"out\n", b"")
+
+
 def test_clean_removes_the_output_with_the_history(lab):
     capture(lab, "exit 1")
     capture(lab, "echo fine")

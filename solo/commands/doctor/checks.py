@@ -20,6 +20,7 @@ from pathlib import Path
 from solo import kernel
 from solo.commands.clean import LIKE_GENERATED
 from solo.commands.doctor.daemon import CRON_PATH
+from solo.commands.doctor.guards import RELATIVE
 from solo.commands.lookup import Asked, open_existing
 from solo.commands.states import MOST_REASONS, find_jobs, read_clock
 from solo.contention.addresses import list_addresses
@@ -424,8 +425,7 @@ def check_environment(asked: "str | None") -> Findings:
             "the database",
         )
     if asked and not os.path.isabs(asked):
-        risk = "contenders in another working directory have other names (use an absolute path)"
-        yield NOTE, f"--dir {asked} is relative: {risk}"
+        yield NOTE, RELATIVE.format(asked)
     for variable, default in (("SOLO_DIR", own), ("SOLO_VIA", FILE)):
         value = os.environ.get(variable)
         if value and os.path.normpath(value) != default:

@@ -15,6 +15,10 @@ from solo.text.hints import find_earlier_spellings
 from solo.text.rows import BAD, NOTE, Finding
 
 IN_TMP = "{}: any user can lock a file there first, and cleaners remove it"
+RELATIVE = (
+    "--dir {} is relative: contenders in another working directory have other names (use an "
+    "absolute path)"
+)
 NEW_EACH_RUN = re.compile(
     r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]"
 )
@@ -308,4 +312,6 @@ def examine_solo(advice: Advice, commands: "list[Command]", at: int, words: "lis
             advice = advice.add(BAD, "tmp", IN_TMP.format(path))
     if not all(word.text is not None for word in words[1:first]):
         return advice
+    if not options.get("dir", "/").startswith("/"):
+        advice = advice.add(NOTE, "dir", RELATIVE.format(options["dir"]))
     return advice._replace(options=options, runs=True, words=tuple(rest))
