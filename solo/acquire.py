@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from solo.contention.policies import Policy
-    from solo.contention.protocols import Block, Contention, Describe, Hold, Rules, Watch
+    from solo.contention.protocols import Block, Describe, Hold, Watch
     from solo.identity import Origin, Process
     from solo.plan import Plan
     from solo.record import Record
@@ -43,7 +43,7 @@ def release_all(holds: "list[Hold]") -> None:
 
 def acquire_names(
     wanted: "Record",
-    plan: "Contention",
+    plan: "Plan",
     watch: "Watch",
     holds: "list[Hold]",
     make_queue: "MakeQueue | None" = None,
@@ -111,21 +111,21 @@ def choose_named(wanted: "Record", holds: "dict[str, Ticket]") -> "dict[str, Tic
 
 
 def acquire_name(
-    record: "Record", rules: "Rules", make: "Callable[[Record, Policy | None], Attempt]"
+    record: "Record", plan: "Plan", make: "Callable[[Record, Policy | None], Attempt]"
 ) -> "Ticket":
     """Acquire one name by the Attempt that `make` returns. If `solo clean` removes its directory,
     make another one.
     """
     policy, left = None, NAME_ATTEMPTS
     if (
-        rules.max_waiting is not None
-        or rules.latest
-        or rules.replace
-        or rules.replace_after is not None
+        plan.max_waiting is not None
+        or plan.latest
+        or plan.replace
+        or plan.replace_after is not None
     ):
         from solo.contention.policies import make_policy
 
-        policy = make_policy(rules)
+        policy = make_policy(plan)
     while True:
         left -= 1
         attempt = None
@@ -162,7 +162,7 @@ def acquire_further(
         raise
 
 
-def add_own_skips(error: BaseException, plan: "Contention", record: "Record") -> None:
+def add_own_skips(error: BaseException, plan: "Plan", record: "Record") -> None:
     """Add to the Busy error how often its command line was skipped in a row, whatever else ran."""
     if type(error) is Busy and not plan.is_socket:  # of which there is no journal
         from solo.history.usual import count_own_skips

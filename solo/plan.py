@@ -23,7 +23,7 @@ KILL_AFTER = 10.0  # seconds
 
 class Plan:
     """The typed options, resolved. Most attributes are options by their keys; one that was not
-    typed is None, a flag False. contention/protocols.py has the parts that others are given.
+    typed is None, a flag False.
     """
 
     def __init__(

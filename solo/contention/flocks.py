@@ -32,7 +32,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from solo.contention.protocols import Files, Hold, Watch
+    from solo.contention.protocols import Hold, Watch
+    from solo.plan import Plan
 
 FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 EVERYBODY = 0o666
@@ -98,23 +99,23 @@ FILE_LOCKS: "tuple[Kind, ...]" = Flock, FcntlLock
 
 
 def lock_files(
-    files: "Files",
+    plan: "Plan",
     mode: str,
     umask: int,
     watch: "Watch",
     holds: "list[Hold]",
     is_program: bool = False,
 ) -> None:
-    """Lock all `files`, exclusively if `mode` is exclusive, else shared. Append a Flock
+    """Lock the files of the plan, exclusively if `mode` is exclusive, else shared. Append a Flock
     each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path
     they use. `watch` is as for Attempt. `is_program`: do not refuse locks of this process, which
     may be of other threads. Raises Busy, SoloError.
     """
-    wait = FileWait(mode, umask, files.file_deadline, watch, is_program)
+    wait = FileWait(mode, umask, plan.file_deadline, watch, is_program)
     found: dict[tuple[int, int], dict[Kind, str]] = {}
-    for kind, paths in zip(FILE_LOCKS, (files.flock, files.fcntl)):
+    for kind, paths in zip(FILE_LOCKS, (plan.flock, plan.fcntl)):
         for path in paths:
             found.setdefault(wait.find_identity(path, kind), {}).setdefault(kind, path)
     for identity, kinds in sorted(found.items(), key=lambda item: item[0]):

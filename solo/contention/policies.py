@@ -24,21 +24,21 @@ from solo.tickets import LIVE, MOST_OPEN, SEAT, Queue, Ticket, get_number, is_pu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.contention.protocols import Rules
+    from solo.plan import Plan
     from solo.record import Record
 
 FIRST_PAUSE, LONGEST_WAKE_PAUSE = 0.1, 0.8  # seconds between two wake signals
 
 
-def make_policy(rules: "Rules") -> "Policy":
-    """Return the policy that the rules ask for. The options exclude each other."""
-    if rules.max_waiting is not None:
-        return MaxWaiting(rules.max_waiting)
-    if rules.latest:
+def make_policy(plan: "Plan") -> "Policy":
+    """Return the policy that the options ask for. The options exclude each other."""
+    if plan.max_waiting is not None:
+        return MaxWaiting(plan.max_waiting)
+    if plan.latest:
         return Latest()
-    if rules.replace_after is not None:
-        return ReplaceAfter(rules.replace_after, rules.kill_after)
-    return Replace(rules.kill_after)
+    if plan.replace_after is not None:
+        return ReplaceAfter(plan.replace_after, plan.kill_after)
+    return Replace(plan.kill_after)
 
 
 class Policy:

@@ -1,6 +1,4 @@
-"""The types of what blocks a waiter, of what a run holds, and of the parts of its Plan. No run
-imports this file.
-"""
+"""The types of what blocks a waiter, and of what a run holds. No run imports this file."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -33,43 +31,3 @@ class Hold(Protocol):
     def complete(self, child: Process) -> None: ...
 
     def release(self) -> None: ...
-
-
-class Rules(Protocol):
-    """How other contenders of a name are treated."""
-
-    max_waiting: "int | None"
-    latest: bool
-    replace: bool
-    replace_after: "int | float | None"
-    kill_after: float
-
-
-class Contention(Rules, Protocol):
-    """Where and how names are acquired: `dir` is absolute, or None for the default; `deadline` on
-    the monotonic clock, FOREVER or NO_WAIT.
-    """
-
-    dir: "str | None"
-    is_socket: bool
-    verbose: bool
-    deadline: float
-
-
-class Files(Protocol):
-    """The user's files that are locked too."""
-
-    flock: "Sequence[str]"
-    fcntl: "Sequence[str]"
-    file_deadline: float
-
-
-class Limits(Protocol):
-    """When and how the command of `names` is ended."""
-
-    names: "list[str]"
-    timeout: "float | None"
-    signal: "int | None"
-    kill_after: float
-    tree: bool
-    is_remote: bool

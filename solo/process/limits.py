@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from _signal import struct_siginfo
     from collections.abc import Callable
 
-    from solo.contention.protocols import Limits
     from solo.engines.lease import Lease
+    from solo.plan import Plan
     from solo.start import Child
 
 LONGEST_WAIT = 1e6  # seconds
@@ -31,9 +31,9 @@ FIRST_LOOK = 0.1  # seconds
 CLOCK_TICK = 0.01  # seconds; the unit of start times
 
 
-def check_limits(limits: "Limits") -> None:
+def check_limits(plan: "Plan") -> None:
     """Raise UsageError for a time limit that no command could meet."""
-    if limits.timeout is not None and not limits.timeout > 0:
+    if plan.timeout is not None and not plan.timeout > 0:
         raise UsageError("--timeout must be more than 0")
 
 
@@ -47,14 +47,14 @@ class Termination:
     at `call_at`, and returns when to call it again, or FOREVER.
     """
 
-    def __init__(self, limits: "Limits") -> None:
-        check_limits(limits)
-        self.name = limits.names[0]
-        self.timeout = FOREVER if limits.timeout is None else limits.timeout
-        self.kill_after = limits.kill_after
-        self.signal = limits.signal or SIGTERM
-        self.is_tree = limits.tree
-        self.may_end = limits.timeout is not None or limits.tree or limits.is_remote
+    def __init__(self, plan: "Plan") -> None:
+        check_limits(plan)
+        self.name = plan.names[0]
+        self.timeout = FOREVER if plan.timeout is None else plan.timeout
+        self.kill_after = plan.kill_after
+        self.signal = plan.signal or SIGTERM
+        self.is_tree = plan.tree
+        self.may_end = plan.timeout is not None or plan.tree or plan.is_remote
         self.call: Callable[[], float] | None = None
         self.call_at = FOREVER
         self.lease: Lease | None = None
@@ -65,7 +65,7 @@ class Termination:
         self.looks = 0
         self.terminated: set[Process] = set()  # descendants that got SIGTERM
         self.strangers: set[Process] = set()  # children from before solo was executed, and a holder
-        if limits.tree or limits.is_remote:
+        if plan.tree or plan.is_remote:
             become_subreaper()
             try:
                 posix.waitpid(-1, posix.WNOHANG | WALL)  # reading all of /proc takes longer
