@@ -191,10 +191,10 @@ def parse_record(data: bytes) -> "Record | None":
         names = [parse_text(name) for name in fields[b"names"].split(b" ")]
         record = Record(launcher, origin, int(fields[b"uid"]), claim, names, words)
         record.tree = parse_tree(fields[b"tree"].decode())
-        record.since = parse_since(fields[b"since"])
+        record.since = parse_seconds(fields[b"since"])
         record.child = parse_closing(tail)
         record.slot = [parse_range(text) for text in fields.get(b"slot", b"").split()]
-        record.uptime = parse_since(fields[b"uptime"]) if b"uptime" in fields else None
+        record.uptime = parse_seconds(fields[b"uptime"]) if b"uptime" in fields else None
         for key in OPTIONAL.keys() & fields.keys():
             name, _, read = OPTIONAL[key]
             setattr(record, name, read(fields[key]))
@@ -247,7 +247,8 @@ def parse_range(text: bytes) -> "tuple[int, int]":
     return first, last
 
 
-def parse_since(text: bytes) -> float:
+def parse_seconds(text: bytes) -> float:
+    """Return a time or a span that a library can format. Raises ValueError."""
     if not 0 <= float(text) < LATEST:
         raise ValueError
     return float(text)

@@ -9,7 +9,7 @@ from solo.engines import json
 from solo.engines.fields import NamedTuple
 from solo.kernel import decode
 from solo.modes import EXCLUSIVE, Claim
-from solo.record import Record, check_claim, clean_note, parse_range, parse_since
+from solo.record import Record, check_claim, clean_note, parse_range, parse_seconds
 from solo.text.describe import format_duration
 from solo.text.users import find_user
 
@@ -95,10 +95,10 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
             str(known["user"]),
             launcher,
             child,
-            parse_since(known["since"]) - skew,
+            parse_seconds(known["since"]) - skew,
             tuple(map(str, known["command"])),
             clean_note(str(known.get("note") or "")),
-            parse_since(known["ttl"]) if known.get("ttl") else None,
+            parse_seconds(known["ttl"]) if known.get("ttl") else None,
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return EntryRecord(Claim(EXCLUSIVE))

@@ -21,12 +21,10 @@ from solo.history.files import PAST, find_inode, read_both, read_journal
 from solo.history.names import find_files
 from solo.journal_files import ENDED, JOURNAL, REFUSED, SKIPPED, STARTED, UNNOTIFIED, open_place
 from solo.kernel import try_lock
-from solo.modes import MODES
-from solo.record import LATEST, parse_note, parse_text, unquote
+from solo.record import check_claim, parse_note, parse_seconds, parse_text, unquote
 
 Readers = dict[str, Callable[[bytes], Any]]
-TOTALS = b"totals"
-DAY, DAY_SECONDS, MOST_DAYS = b"day", 86400.0, 35
+DAY_SECONDS, MOST_DAYS = 86400.0, 35
 TAIL = 1 << 10  # bytes; a line of totals is shorter
 TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
 CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
@@ -47,25 +45,15 @@ def parse_count(text: bytes) -> int:
     return value
 
 
-def parse_time(text: bytes) -> float:
-    value = float(text)
-    if not 0 <= value < LATEST:
-        raise ValueError
-    return value
-
-
 def parse_mode(text: bytes) -> str:
-    mode = text.decode()
-    if mode not in MODES:
-        raise ValueError
-    return mode
+    return check_claim(text.decode()).mode
 
 
 # The fields of each event, and those that it may lack.
 REQUIRED: Readers = {"host": parse_text, "mode": parse_mode}
 REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_count))
 OPTIONAL: Readers = {
-    **dict.fromkeys(("start", "waited", "ran"), parse_time),
+    **dict.fromkeys(("start", "waited", "ran"), parse_seconds),
     **dict.fromkeys(("child", "slot", "token"), parse_count),
     "code": parse_int,
     **dict.fromkeys(("why", "user"), parse_text),
@@ -87,19 +75,6 @@ NEEDED = {
     ENDED: REQUIRED.keys() | {"start", "child", "token", "ran", "code"},
     **dict.fromkeys((SKIPPED, REFUSED), REQUIRED.keys() | {"code"}),
     UNNOTIFIED: REQUIRED.keys() | {"why"},
-}
-# lines of earlier versions lack them
-LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")
-TOTALS_FIELDS: Readers = {
-    **dict.fromkeys(("runs", "skips", "failures"), parse_count),
-    **dict.fromkeys(("last_success", "last_failure"), parse_time),
-    **dict.fromkeys(LATER_COUNTS, parse_count),
-}
-DAY_FIELDS: Readers = {
-    **dict.fromkeys(("first", "last"), parse_time),
-    **dict.fromkeys(
-        ("runs", "skips", "failures", "ends", "ran_ms", "longest_ms", "gap_ms"), parse_count
-    ),
 }
 
 
@@ -163,18 +138,61 @@ class Run(NamedTuple):
         return self.event == ENDED and not self.is_failure and not self.is_kept
 
 
-class Totals(SimpleNamespace):
-    """Counts since the journal was begun: those of TOTALS_FIELDS, 0 by default.
+class Figures(SimpleNamespace):
+    """Counts and times, 0 by default, and the line of a journal that has them: it begins with
+    `mark`, then come the `fields`. Lines of earlier versions lack those of `later`.
+    """
+
+    mark: bytes
+    fields: Readers
+    later: "tuple[str, ...]" = ()
+
+    def __init__(self, **known: float) -> None:
+        super().__init__(**{**dict.fromkeys(self.fields, 0), **known})
+
+    @classmethod
+    def parse(cls, text: bytes) -> Any:
+        """Return the figures in the fields of a line. Raises ValueError, KeyError."""
+        pairs = dict(pair.split(b"=", 1) for pair in text.split(b" "))
+        return cls(
+            **{
+                field: read(pairs[make_key(field)])
+                for field, read in cls.fields.items()
+                if make_key(field) in pairs or field not in cls.later
+            }
+        )
+
+    def format(self) -> bytes:
+        """Return the line."""
+        forms: dict[object, bytes] = {parse_count: b" %b=%d", parse_seconds: b" %b=%.3f"}
+        parts = [
+            forms[read] % (make_key(field), getattr(self, field))
+            for field, read in self.fields.items()
+        ]
+        return self.mark + b" 0" + b"".join(parts) + b"\n"
+
+
+def make_key(field: str) -> bytes:
+    """Return the key of a field of Figures in a line."""
+    return field.replace("_", "-").encode()
+
+
+class Totals(Figures):
+    """Counts since the journal was begun.
 
     `waits` and `waited_ms` count the commands that started, `ends`, `ran_ms` and `last_ran_ms`
     those that ended. Milliseconds are whole: their sum does not depend on the order.
     """
 
+    mark = b"totals"
+    later = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")
+    fields = {
+        **dict.fromkeys(("runs", "skips", "failures"), parse_count),
+        **dict.fromkeys(("last_success", "last_failure"), parse_seconds),
+        **dict.fromkeys(later, parse_count),
+    }
     last_success: float
     last_failure: float
-
-    def __init__(self, **counts: float) -> None:
-        super().__init__(**{**dict.fromkeys(TOTALS_FIELDS, 0), **counts})
 
     def add(self, run: Run) -> None:
         """Count one event. A kept hold is no run: no command started."""
@@ -199,21 +217,24 @@ class Totals(SimpleNamespace):
             self.ran_ms += self.last_ran_ms
 
 
-class Day(SimpleNamespace):
-    """The figures of the contenders that came on one day, by UTC: those of DAY_FIELDS, 0 by
-    default.
+class Day(Figures):
+    """The figures of the contenders that came on one day, by UTC.
 
     They came from `first` to `last`, seconds since the epoch; `gap_ms` is the longest time from one
     to the next.
     """
 
+    mark = b"day"
+    fields = {
+        **dict.fromkeys(("first", "last"), parse_seconds),
+        **dict.fromkeys(
+            ("runs", "skips", "failures", "ends", "ran_ms", "longest_ms", "gap_ms"), parse_count
+        ),
+    }
     first: float
     last: float
     longest_ms: int
     gap_ms: int
-
-    def __init__(self, **figures: float) -> None:
-        super().__init__(**{**dict.fromkeys(DAY_FIELDS, 0), **figures})
 
     @property
     def number(self) -> int:
@@ -321,7 +342,7 @@ def read_since(place: Directory, after: float) -> "tuple[bytes, bytes]":
 
 def is_before(line: bytes, when: float) -> bool:
     try:
-        return parse_time(line.split(b" ", 2)[1]) < when
+        return parse_seconds(line.split(b" ", 2)[1]) < when
     except (ValueError, IndexError):
         return False
 
@@ -332,8 +353,8 @@ def parse(name: str, data: bytes) -> "tuple[Totals | None, list[Run]]":
     for line in data.split(b"\n")[:-1]:  # text after the last newline is torn, or is being written
         try:
             event, when, rest = line.split(b" ", 2)
-            if event == TOTALS:
-                totals = parse_totals(rest)
+            if event == Totals.mark:
+                totals = Totals.parse(rest)
             elif event in NEEDED:
                 events.append(parse_event(name, event, when, rest))
         except (ValueError, KeyError, OverflowError):
@@ -355,7 +376,7 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         names = [parse_text(pair[5:]) for pair in pairs if pair.startswith(b"name=")]
     words, typed = parse_command(command)
     return Run(
-        event=event, time=parse_time(when), names=names, words=words, command=typed, **fields
+        event=event, time=parse_seconds(when), names=names, words=words, command=typed, **fields
     )
 
 
@@ -375,24 +396,16 @@ def parse_command(words: bytes) -> "tuple[bytes, list[bytes]]":
     return words, [unquote(word) for word in words.split(b" ")]
 
 
-def parse_totals(rest: bytes) -> Totals:
-    fields = dict(pair.split(b"=", 1) for pair in rest.split(b" "))
-    fields = {**{make_key(field): b"0" for field in LATER_COUNTS}, **fields}
-    return Totals(**{field: read(fields[make_key(field)]) for field, read in TOTALS_FIELDS.items()})
-
-
 def parse_days(data: bytes) -> "list[Day]":
     """Return the days in a journal's text, in order. Of a day the last one counts: others were
     written in vain.
     """
     days: dict[int, Day] = {}
     for text in data.split(b"\n")[:-1]:
-        if text.startswith(DAY + b" "):
+        mark, _, rest = text.partition(b" 0 ")
+        if mark == Day.mark:
             try:
-                fields = dict(pair.split(b"=", 1) for pair in text.split(b" ")[2:])
-                day = Day(
-                    **{field: read(fields[make_key(field)]) for field, read in DAY_FIELDS.items()}
-                )
+                day = Day.parse(rest)
             except (ValueError, KeyError):
                 continue
             days[day.number] = day
@@ -411,24 +424,6 @@ def add_days(days: "list[Day]", events: "list[Run]") -> "list[Day]":
         day.add(run, came if before is None else before)
         before = max(came, before or 0.0)
     return [known[number] for number in sorted(known)[-MOST_DAYS:]]
-
-
-def format_line(event: bytes, values: "Totals | Day", fields: Readers) -> bytes:
-    """Return the line of totals or of a day."""
-    forms: dict[object, bytes] = {parse_count: b" %b=%d", parse_time: b" %b=%.3f"}
-    parts = [
-        forms[read] % (make_key(field), getattr(values, field)) for field, read in fields.items()
-    ]
-    return event + b" 0" + b"".join(parts) + b"\n"
-
-
-def format_totals(totals: Totals) -> bytes:
-    return format_line(TOTALS, totals, TOTALS_FIELDS)
-
-
-def make_key(field: str) -> bytes:
-    """Return the key of a field in the line of totals."""
-    return field.replace("_", "-").encode()
 
 
 def add_up(totals: "Totals | None", events: "list[Run]") -> Totals:
@@ -464,10 +459,7 @@ def rotate(place: Directory, journal: int) -> bool:
         past = read_journal(place, PAST)[0]
         totals, events = parse("", past)
         days = add_days(parse_days(past), events)
-        lines = [format_line(DAY, day, DAY_FIELDS) for day in days] + [
-            format_totals(add_up(totals, events))
-        ]
-        text = b"\n" + b"".join(lines)
+        text = b"\n" + b"".join([one.format() for one in (*days, add_up(totals, events))])
         if os.write(journal, text) < len(text):
             return False
     try:

@@ -11,7 +11,7 @@ from solo.journal import FIELD_LIMIT
 from solo.journal_files import ENDED, SKIPPED, STARTED, open_place
 from solo.kernel import decode
 from solo.modes import Claim, find_conflicts
-from solo.record import LATEST, quote_words, unquote
+from solo.record import parse_seconds, quote_words, unquote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,8 +140,7 @@ def parse_run(line: bytes) -> "Ran | None":
     ):
         return None
     try:
-        ran = float(details.partition(b" ran=")[2].partition(b" ")[0])
-        return (ran, command) if 0 <= ran < LATEST else None
+        return parse_seconds(details.partition(b" ran=")[2].partition(b" ")[0]), command
     except ValueError:
         return None
 

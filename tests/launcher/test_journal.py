@@ -30,7 +30,7 @@ from written import DAY, MINUTE, Written
 from solo import directories, journal, journal_files
 from solo.history import files, reader
 from solo.history.health import Clock, judge
-from solo.history.reader import Totals, find_histories, format_totals
+from solo.history.reader import Totals, find_histories
 
 
 def pick(rows, *keys):
@@ -406,7 +406,7 @@ def test_totals_are_read_as_they_were_written(lab):
     counts = "runs skips failures lost waits waited_ms ends ran_ms last_ran_ms".split()
     totals = Totals(last_success=4.0, last_failure=5.5, **dict(zip(counts, range(1, 10))))
 
-    assert reader.parse("job", format_totals(totals)) == (totals, [])
+    assert reader.parse("job", totals.format()) == (totals, [])
 
 
 def fill_month(lab, days=40, every=MINUTE):

@@ -62,23 +62,20 @@ def write_journal(rng) -> tuple:
 def make_journal(rng) -> bytes:
     lines = [line for _ in range(rng.randrange(3)) for line in write_journal(rng)[0]]
     if rng.random() < 0.2:
-        lines.insert(
-            rng.randrange(len(lines) + 1),
-            reader.format_line(b"day", make_day(rng), reader.DAY_FIELDS),
-        )
+        lines.insert(rng.randrange(len(lines) + 1), make_day(rng).format())
     if rng.random() < 0.4:
-        lines.insert(rng.randrange(len(lines) + 1), reader.format_totals(make_totals(rng)))
+        lines.insert(rng.randrange(len(lines) + 1), make_totals(rng).format())
     return b"".join(lines)
 
 
 def make_day(rng):
     return reader.Day(
-        **{field: read(b"%d" % some.number(rng)) for field, read in reader.DAY_FIELDS.items()}
+        **{field: read(b"%d" % some.number(rng)) for field, read in reader.Day.fields.items()}
     )
 
 
 def make_totals(rng):
-    counts = {field: read(b"%d" % some.number(rng)) for field, read in reader.TOTALS_FIELDS.items()}
+    counts = {field: read(b"%d" % some.number(rng)) for field, read in reader.Totals.fields.items()}
     return reader.Totals(**{field: count for field, count in counts.items() if rng.random() < 0.8})
 
 
@@ -139,7 +136,7 @@ def trip_journal(rng):
     garbage = rng.randbytes(rng.randrange(30)).replace(b"\n", b"") + b"\n"
     same(reader.parse(one.names[0], lines[0] + garbage + whole)[1][-len(events) :], events)
     counts = make_totals(rng)
-    line = reader.format_totals(counts)
+    line = counts.format()
     same(reader.parse("", whole + line + line[: rng.randrange(20)])[0], counts)
 
 
@@ -208,9 +205,7 @@ def expect_same_counts_after_rotation(place, before, now: bytes):
     events = reader.parse("job", now + b"\n")[1]
     expect(len(after.events) in (len(events), len(events) - 1), "events are lost")
     if not ends_in_totals and now.endswith(b"\n"):
-        same(
-            *map(reader.format_totals, (after.totals, before.totals))
-        )  # a time with more digits is rounded
+        same(after.totals.format(), before.totals.format())  # a time with more digits is rounded
 
 
 def trip_journals(rng):
