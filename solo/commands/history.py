@@ -281,8 +281,8 @@ def print_picture_and_table(
     console: "Console",
     rows: "list[RunRow]",
     after: float,
-    via: "str | None" = None,
-    quiet: "Sequence[str]" = (),
+    via: "str | None",
+    quiet: "Sequence[str]",
 ) -> None:
     """Print a picture of all rows, and below it a table of the last ones that fit on the terminal.
 

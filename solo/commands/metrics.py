@@ -7,6 +7,7 @@ Not OpenMetrics: that collector and promtool would not see that a counter of Ope
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from solo import __version__
@@ -18,7 +19,7 @@ from solo.errors import SoloError, Unreachable, UsageError
 from solo.history.health import STATES
 from solo.history.names import ForeignName
 from solo.history.reader import Totals
-from solo.identity import read_origin
+from solo.identity import Origin, read_origin
 from solo.journal_files import is_same
 from solo.kernel import say
 from solo.modes import SLOTS
@@ -28,15 +29,8 @@ from solo.text.users import find_user
 from solo.text.width import clean
 from solo.tickets import Ticket
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from solo.identity import Origin
-
-    Numbers = dict[str, float]  # by sample
-    Samples = dict[tuple[str, str], Numbers]  # by name and backend
-
+Numbers = dict[str, float]  # by sample
+Samples = dict[tuple[str, str], Numbers]  # by name and backend
 MODE = 0o644  # of a new file: its reader is another user
 STATE = "solo_job_state"
 # of the samples of a family

@@ -39,7 +39,7 @@ lookups: "dict[tuple[str, int], Lookup]" = {}  # by (host, port)
 
 class Target(NamedTuple):
     """An engine and its address. `hosts` are (host, port), `path` has no outer slashes, `shown` is
-    without secrets.
+    without secrets. A table of solo.toml can set the fields from `user` on.
     """
 
     scheme: str
@@ -49,11 +49,11 @@ class Target(NamedTuple):
     shown: str
     user: "str | None" = None
     password: "str | None" = None
+    password_file: "str | None" = None
+    password_command: "str | None" = None
     cafile: "str | None" = None
     certfile: "str | None" = None
     keyfile: "str | None" = None
-    password_file: "str | None" = None
-    password_command: "str | None" = None
 
     @property
     def has_password(self) -> bool:

@@ -25,16 +25,7 @@ OTHERS_READ = 0o004  # of a mode
 CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
 PASSWORD_FILE = "password_file"  # a setting of each URL, and a key of a target
-KEYS = (
-    "url",
-    "user",
-    "password",
-    PASSWORD_FILE,
-    "password_command",
-    "cafile",
-    "certfile",
-    "keyfile",
-)
+KEYS = ("url", *Target._fields[Target._fields.index("user") :])
 ALIASES = {"postgres": "postgresql"}
 UNIX = "redis+unix"
 WAYS = {  # to what solo does not speak, by a part of the scheme

@@ -117,7 +117,7 @@ def make_program(source: str) -> bytes:
     return MAGIC_NUMBER + make_tag(modules) + len(first).to_bytes(4, "little") + first + later
 
 
-def make_script(python: str, sites: "list[str]", program: str, stub: str = "") -> str:
+def make_script(python: str, sites: "list[str]", program: str, stub: str) -> str:
     """Return the script. Behind a `stub` (packaging/stub.c) its first word is a mask of ignored
     signals.
     """

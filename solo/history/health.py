@@ -76,20 +76,24 @@ class Held(NamedTuple):
 
 
 class Line:
-    """A command line: its `runs` and skips in order of arrival, `times` of arrival, `usual` run or
-    None.
+    """A command line: its `runs` and skips in order of arrival, with their `ids`, and the `times` of
+    arrival.
 
     `starts` are the runs and skips that count for it: not those by --once-per and --latest.
     """
 
     def __init__(self, runs: "list[Run]") -> None:
         self.runs = sorted(runs, key=lambda run: run.arrival)
+        self.ids = set(map(id, runs))
         self.times = [run.arrival for run in self.runs]
         self.starts = [
             run
             for run in self.runs
             if run.event != SKIPPED or is_busy_skip(run.code or 0, run.why or "")
         ]
+
+    def owns(self, run: "Run | None") -> bool:
+        return id(run) in self.ids
 
     @property
     def last(self) -> "Run | None":
@@ -243,7 +247,7 @@ def find_causes(
 
     `begun` are all runs of the name, in order of start.
     """
-    times, own = [run.begin for run in begun], set(map(id, line.runs))
+    times = [run.begin for run in begun]
     causes: dict[int, Run | None] = {}
     for at in range(max(0, len(line.starts) - LAST), len(line.starts)):
         skip = line.starts[at]
@@ -258,14 +262,13 @@ def find_causes(
                 if skip.time <= (run.time if run.event == ENDED else upto.get(id(run), skip.time))
                 or is_living(run, living)
             ]
-            causes[at] = max(held, key=lambda run: id(run) in own, default=None)
+            causes[at] = max(held, key=line.owns, default=None)
     return causes
 
 
 def is_starving(line: Line, causes: "dict[int, Run | None]", now: float) -> bool:
     last = range(len(line.starts) - STARVED_AFTER, len(line.starts))
-    own = set(map(id, line.runs))
-    if last.start < 0 or any(at not in causes or id(causes[at]) in own for at in last):
+    if last.start < 0 or any(at not in causes or line.owns(causes[at]) for at in last):
         return False
     return is_current(line, now)
 
@@ -278,11 +281,8 @@ def is_current(line: Line, now: float) -> bool:
 
 
 def is_outgrown(line: Line, causes: "dict[int, Run | None]", now: float) -> bool:
-    own = set(map(id, line.runs))
-    by_own = [run for run in causes.values() if run is not None and id(run) in own]
-    skips = (
-        sum(not has_run_long(line, run, now) for run in by_own) if len(by_own) >= LEAST_SKIPS else 0
-    )
+    by_own = [run for run in causes.values() if run is not None and line.owns(run)]
+    skips = sum(not has_run_long(line, run, now) for run in by_own)
     return skips >= LEAST_SKIPS and 3 * skips >= len(line.starts[-LAST:]) and is_current(line, now)
 
 

@@ -48,10 +48,7 @@ def read_services(names: "list[str]") -> "Iterator[list[Source]]":
             continue
         seen.add(real)
         files = [own] if own == "-" or os.path.lexists(own) else []
-        sources = [
-            *read_all(files, must_exist=bool(names)),
-            *read_all(drop_ins, must_exist=bool(names)),
-        ]
+        sources = [*read_all([*files, *drop_ins], must_exist=bool(names))]
         if sources:
             yield sources if sources[0].file == own else [Source(own, "", None, ""), *sources]
 
