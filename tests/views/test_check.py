@@ -135,7 +135,10 @@ def test_line_of_many_names_the_three_worst_and_counts_the_others(lab):
 
 
 def test_nothing_found_is_unknown(lab):
-    assert check(lab)[:2] == (3, f"SOLO UNKNOWN: no names known: names in {lab.directory}")
+    assert check(lab)[:2] == (
+        3,
+        f"SOLO UNKNOWN: no names known: names in {lab.directory}, which does not exist",
+    )
     save(lab, "backup", 60)
     lab.run("-n", "backup", "--once-per", "1d", "true")
 

@@ -663,7 +663,10 @@ def test_list_all_shows_a_hold_once_under_its_own_name(lab):
 def test_list_all_of_nothing_says_whose_names_it_shows(lab):
     shown = "".join(read_screen(lab, "ended:0"))
 
-    assert f"no names known: names in {lab.directory} (each user has separate names)" in shown
+    assert (
+        f"no names known: names in {lab.directory}, which does not exist (each user has separate names)"
+        in shown
+    )
     assert lab.run("list", "--all").stdout == b""
 
 
