@@ -138,6 +138,8 @@ KEPT = [
     ("sem --fg --id job -j 4 job.sh", "unclear"),
     (f"lockrun --lockfile={LOCK} -- job.sh", "unclear"),
     ("solo -silent -port=$P job.sh", "unclear"),
+    ('solo -n "job -- job.sh', "unclear"),
+    ("for name in a b; do solo -n $name -- job.sh; done", "unclear"),
     ("cronic solo -silent -port=2037 job.sh", "unclear"),
     (f"flock -n {LOCK} job.sh $(date +%F)", "!percent unclear"),
     ('job.sh "$(date +%F)"', "!percent"),

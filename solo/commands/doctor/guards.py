@@ -117,7 +117,7 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
             return advice
     except Unclear as reason:
         error = f" ({reason})" if str(reason) else ""
-    if found := MENTION.search(line):
+    if found := MENTION.search(line) or (error and re.search(r"\b(solo)\s", line)):
         text = f"no advice: solo does not understand this use of {found[1]}{error}"
         return Advice(found[1]).add(NOTE, "unclear", text)
     tools = find_tools(line)
