@@ -60,7 +60,7 @@ MISTAKES = (
     ("-t --timeout", "--waiting", "did you mean --kill-after?"),
     ("-a", "--all", "did you mean --all?"),
     ("-w --wait", "--allow-unknown", "did you mean --timeout?"),
-    ("--all", "--allow-unknown", "type each NAME: solo list shows them"),
+    ("--all --pid", "--allow-unknown", "type each NAME: solo list shows them"),
     ("--all", "--pid", "type each NAME: solo list shows them"),
     ("--all", "--history", "it is the default"),
     ("--holders --waiting", "--null", "both are listed"),

@@ -411,6 +411,7 @@ MISTAKES = [
     ("--max-waitings 3 true", "--max-waitings: no such option (--help lists the options)"),
     ("--failed job", "--failed: no such option (did you mean solo history --failed?)"),
     ("stop --all", "--all: no such option (type each NAME: solo list shows them)"),
+    ("stop --pid 9 job", "--pid: no such option (type each NAME: solo list shows them)"),
     ("history --tail 3", "--tail: no such option (did you mean --limit?)"),
     ("wait --wait 3 job", "--wait: no such option (did you mean --timeout?)"),
     ("show --captured job", "--captured: no such option (did you mean solo history --captured?)"),
