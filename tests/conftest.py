@@ -703,10 +703,7 @@ def write_script(place):
 
 
 # What a view needs.
-LIBRARIES = (
-    "typer click rich pygments markdown_it mdurl shellingham annotated_doc typing_extensions"
-    " pydantic pydantic_core annotated_types typing_inspection"
-).split()
+LIBRARIES = ("rich pygments markdown_it mdurl").split()
 
 
 def copy_libraries(place):
