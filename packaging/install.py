@@ -48,7 +48,7 @@ print(json.dumps([sys.version_info[:3], path, "libpython" in open("/proc/self/ma
 LIBRARIES = """import json, os, site
 from importlib.metadata import PackageNotFoundError, version
 found = {}
-for name in ("rich", "psutil"):
+for name in ("typer", "click", "rich", "psutil"):
     try: found[name] = version(name)
     except PackageNotFoundError: pass
 print(json.dumps([[path for path in site.getsitepackages() if os.path.isdir(path)], found]))"""
@@ -197,12 +197,14 @@ def list_texts() -> dict:
 
 
 def fits(name: str, versions: dict) -> bool:
-    """Return whether views work with the installed version of a library."""
-    least = missing.LIBRARIES[name].partition(">=")[2]
-    found, wanted = (
-        tuple(map(int, re.findall(r"\d+", text))) for text in (versions.get(name, ""), least)
-    )
-    return found >= wanted
+    """Return whether views work with the installed version of a library. Debian's typer is as old as its click."""
+    found = {
+        library: tuple(map(int, re.findall(r"\d+", text))) for library, text in versions.items()
+    }
+    least = tuple(map(int, missing.LIBRARIES[name].partition(">=")[2].split(".")))
+    if name == "typer" and found.get("click", (9,)) < (8, 2):
+        least = 0, 7
+    return found.get(name, ()) >= least
 
 
 def run_pip(python: Python, target: str) -> str:

@@ -1,9 +1,9 @@
 """Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source and the same libraries always give the same bytes.
 
 The file has sources, compiled at each start, since bytecode depends on the version of Python. Those of solo are stored, so that
-no start has to unpack them. It contains rich with all that it needs, for where it is not installed: that of this Python, or
-else that of requirements.txt, by pip. Nothing that is compiled for one Python: not psutil, without which `show` and `top` lack the
-processes.
+no start has to unpack them. It contains typer and rich with all that they need, for where they are not installed: those of this
+Python, or else those of requirements.txt, by pip. Nothing that is compiled for one Python: not psutil, without which `show` and
+`top` lack the processes, and no typer that needs pydantic.
 """
 
 import os
@@ -21,21 +21,25 @@ ROOT = Path(__file__).resolve().parent.parent
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 START = """import sys
 sys.version_info >= (3, 9) or sys.exit("solo: needs Python 3.9 or newer")
-sys.version_info >= (3, 10) and sys.path.append(sys.path[0] + "/vendor")  # as rich may need
+sys.version_info >= (3, 10) and sys.path.append(sys.path[0] + "/vendor")  # as typer needs
 """
 LEXER = re.compile(r"pygments/lexers/(?!__init__|_mapping)")  # 9 MB, to highlight programs
 
 
 def read_libraries() -> dict:
-    """Return the files of rich and of what it needs. Without it, tables are plain text, and there is no `top`: say so and return none."""
+    """Return the files of typer and of what it needs. Without it, only `list` is left of the views: say so and return none."""
     found: dict = {}
     with tempfile.TemporaryDirectory() as folder:
-        read_library("rich", sys.path, found)
-        if "rich" not in found:
+        read_library("typer", sys.path, found)
+        if "typer" not in found or "pydantic" in found:
+            found.clear()
             reason = run_pip(Python(sys.executable, [], False), folder)
             if reason:
-                print(f"solo: solo.pyz lacks rich, which `top` needs: {reason}", file=sys.stderr)
-            read_library("rich", [folder], found)
+                print(
+                    f"solo: solo.pyz lacks typer, which all views but `list` need: {reason}",
+                    file=sys.stderr,
+                )
+            read_library("typer", [folder], found)
     return {path: data for files in found.values() for path, data in files.items()}
 
 

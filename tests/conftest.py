@@ -703,7 +703,10 @@ def write_script(place):
 
 
 # What a view needs.
-LIBRARIES = ("rich pygments markdown_it mdurl").split()
+LIBRARIES = (
+    "typer click rich pygments markdown_it mdurl shellingham annotated_doc typing_extensions"
+    " pydantic pydantic_core annotated_types typing_inspection"
+).split()
 
 
 def copy_libraries(place):

@@ -12,7 +12,7 @@ find_installed >files.before
 # The two commands of README.
 apt-get -qq install --no-install-recommends "./$1" >installed 2>&1
 solo-run -n alone -- echo ran >alone 2>&1
-apt-get -qq install ./solo-is-solo-run_*.deb python3-rich >>installed 2>&1
+apt-get -qq install ./solo-is-solo-run_*.deb python3-typer >>installed 2>&1
 echo '* * * * * root solo -n by-cron -- touch /lab/ran-by-cron' >/etc/cron.d/job
 echo '* * * * * www-data solo -n by-www -- touch /tmp/ran-by-www' >>/etc/cron.d/job
 cron -f &

@@ -15,7 +15,7 @@
           src = source;
           pyproject = true;
           build-system = [ python.hatchling ];
-          dependencies = [ python.rich python.psutil ];
+          dependencies = [ python.typer python.rich python.psutil ];
           doCheck = false; # `make test` needs processes and files outside the sandbox
           pythonImportsCheck = [ "solo" ];
           meta = { description = "Run a command so that it never runs twice at once"; license = nixpkgs.lib.licenses.mit; mainProgram = "solo"; platforms = nixpkgs.lib.platforms.linux; };

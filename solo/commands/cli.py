@@ -1,5 +1,5 @@
-"""The subcommands: the only table of what may be typed after the name of each. Help is made from
-it (help.py), and the parser of a run reads words by it (dispatch.py).
+"""The subcommands: the only table of what may be typed after the name of each. typer draws
+help from it (by_typer.py), and the parser of a run reads words by it (dispatch.py).
 """
 
 from time import time

@@ -1,5 +1,5 @@
-"""Run a subcommand, or print help. The parser of a guarded run reads the words, by the table in
-cli.py.
+"""Run a subcommand. The parser of a guarded run reads its words, on a terminal typer draws its
+help: both from the table in cli.py.
 """
 
 import posix
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Parsed = tuple[Typed, list[str]]  # options by key, names
 
-OF_SCRIPTS = ("hold", "release")  # which print nothing
+OF_SCRIPTS = ("hold", "release")  # which print nothing, and whose help is always plain
 TIMES = (DURATION, LIMIT, AGE, SINCE, WITHIN)
 
 
@@ -60,15 +60,27 @@ def run_any(before: "Typed", name: "str | None", words: "list[str]") -> int:
         )
     options, names = parse_mixed(words, (*one.options, HELP))
     if HELP.key in options:
-        from solo.commands.help import format_subcommand_help, paint
-
-        print(paint(format_subcommand_help(one)))
+        print_help(one)
         return 0
     before.update(options)  # main asks it for --quiet and --busy-exit
     check(one, before, words, names)
     module = "states" if before.pop("all", False) else name
     command = __import__(f"solo.commands.{module}", fromlist=["run"])  # importlib imports warnings
     return int(command.run(before if name == "hold" else Asked(**before), names))
+
+
+def print_help(one: "Subcommand") -> None:
+    """Print the help of a subcommand: as typer draws it on a terminal, else plain."""
+    if one.name not in OF_SCRIPTS and posix.isatty(1):
+        try:
+            from solo.commands import by_typer
+
+            return by_typer.print_help(one)
+        except ModuleNotFoundError:
+            pass
+    from solo.commands.help import format_subcommand_help, paint
+
+    print(paint(format_subcommand_help(one)))
 
 
 def check(one: "Subcommand", options: "Typed", words: "list[str]", names: "list[str]") -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 
 # as in pyproject.toml
-LIBRARIES = {"rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}
+LIBRARIES = {"typer": "typer>=0.15.4", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}
 
 
 def describe_missing(name: "str | None") -> str:

@@ -303,7 +303,14 @@ def test_a_user_who_cannot_keep_names_gets_no_line_to_use_but_the_error_of_a_run
 
     become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     error = common.run("--", "true", prefix=become).stderr.decode()
-    doctor = [sys.executable, solo, "doctor", "--crontab", "--json", common.path / "tab"]
+    doctor = [
+        sys.executable,
+        solo,
+        "doctor",
+        "--crontab",
+        "--json",
+        common.path / "tab",
+    ]  # Debian's may lack typer
     rows = json.loads(subprocess.run(doctor, env=common.environment, capture_output=True).stdout)
 
     reason = error.partition(": cannot create /nonexistent/.local: ")[2].strip()

@@ -215,7 +215,7 @@ def test_list_loaded_sees_an_additional_module(lab):
     assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
-LIBRARIES = {"rich", "psutil"}
+LIBRARIES = {"typer", "rich", "psutil"}
 
 
 @pytest.mark.parametrize("line", ["-h", "--help", "hold --help", "list -h", "-n job -- true"])

@@ -180,7 +180,9 @@ class TestLibraries:
 
         assert result.stderr == ""
         [line] = [text for text in result.stdout.splitlines() if "missing" in text]
-        assert line.startswith("runs and views work as plain text; rich, psutil are missing: pip: ")
+        assert line.startswith(
+            "runs and views work as plain text; typer, rich, psutil are missing: pip: "
+        )
         assert line.endswith(" (try again where pip reaches its index)")
         lab.script = str(lab.path / "usr/bin/solo")
         assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
@@ -208,7 +210,7 @@ class TestLibraries:
         found = {
             path.name.partition("-")[0].replace("_", "-") for path in library.glob("*.dist-info")
         }
-        assert {"rich", "psutil"} <= found <= set(pinned)
+        assert {"typer", "rich", "psutil"} <= found <= set(pinned)
         assert not (lab.path / "target").exists() and not (lab.path / "prefix").exists()
         lab.script = str(lab.path / "usr/bin/solo")
         assert (
@@ -559,8 +561,13 @@ def test_pipx_installs_command_views_and_manual_from_the_wheel(lab, index, dist)
     assert (lab.path / "manual/man1/solo.1").stat().st_size > 1000
 
 
-# The oldest that pyproject.toml allows, and those that pip chooses.
-LIBRARIES = {"oldest": ["rich==13.3.1", "psutil==5.9.4"], "newest": ["rich", "psutil"]}
+# The oldest that pyproject.toml allows, those of Debian bookworm with its click, and those that pip
+# chooses.
+LIBRARIES = {
+    "oldest": ["typer==0.15.4", "rich==13.3.1", "psutil==5.9.4"],
+    "bookworm": ["typer==0.7.0", "click==8.1.3", "rich==13.3.1", "psutil==5.9.4"],
+    "newest": ["typer", "rich", "psutil"],
+}
 
 
 def test_oldest_libraries_match_pyproject():
@@ -585,6 +592,9 @@ def libraries(request, index, tmp_path_factory):
 
 
 def test_one_file_has_help_whatever_libraries_it_was_made_beside(lab, index, libraries):
+    """It contains nothing compiled: instead of a typer that needs pydantic, that of
+    requirements.txt.
+    """
     python, pyz = make_bare_python(lab.path / "bare"), lab.path / "solo.pyz"
     beside = {**os.environ, "PYTHONPATH": str(libraries)}
 

@@ -511,7 +511,7 @@ NIX = """
           platforms.linux = [ ];
         };
         legacyPackages.x86_64-linux.python3Packages = {
-          hatchling = "hatchling"; rich = "rich"; psutil = "psutil"; buildPythonApplication = built: built;
+          hatchling = "hatchling"; typer = "typer"; rich = "rich"; psutil = "psutil"; buildPythonApplication = built: built;
         };
       };
       outputs = (import %s).outputs { self = null; inherit nixpkgs; };
@@ -539,7 +539,7 @@ def read_requirements(text):
     """Return {library: {its limits}} of a recipe. The names of distributions begin with python3-,
     python- or py3-.
     """
-    found = re.findall(r"\b(?:python3|python|py3)-(rich|psutil)\b *([<>]=?) *([\d.]+)", text)
+    found = re.findall(r"\b(?:python3|python|py3)-(typer|rich|psutil)\b *([<>]=?) *([\d.]+)", text)
     return {
         library: {sign + limit for one, sign, limit in found if one == library}
         for library, _, _ in found
@@ -563,7 +563,7 @@ def bare(place):
 
 
 needs_3_10 = pytest.mark.skipif(
-    sys.version_info < (3, 10), reason="rich in the one file may need Python 3.10"
+    sys.version_info < (3, 10), reason="typer and rich in the one file need Python 3.10"
 )
 
 
