@@ -126,7 +126,7 @@ KILL_AFTER = Option("kill-after", "k", kinds.DURATION, "DURATION", LIMITS, "Time
     "lost.")
 ONCE_PER = Option("once-per", None, kinds.AGE, "DURATION", LIMITS, "Run once per DURATION; retry: until it succeeds",
     part=make_part("once-retry", kinds.FLAG, "retry"),
-    text="Run once per DURATION, however often started; with an engine, on one of all hosts. A later start in the period (see "
+    text="Run once per DURATION on average, however often started; with an engine, on one of all hosts. A later start in the period (see "
     "Once in a period) exits with status 0, or CODE of --busy-exit, and prints nothing. With the word retry a failed run "
     "does not count: the next start runs the command.")
 TREE = Option("tree", None, kinds.FLAG, None, LIMITS, "Wait for all descendants, and signal them too",

@@ -165,7 +165,7 @@ def list_frames(data):
     return frames
 
 
-# How to read what a client sent, and the requests of a run and of a skip; the manual page has their numbers.
+# How to read what a client sent, and the requests of a run and of a skip.
 REQUESTS = {
     "etcd": (
         list_paths,

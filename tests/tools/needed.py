@@ -37,6 +37,7 @@ TOOLS = {
     "moreutils": "lckdo chronic",
     "nix-bin": "nix-instantiate",
     "nodejs": "node",
+    "openssh-server": "sshd",
     "parallel": "sem",
     "perl-base": "perl",
     "postgresql": "pg_ctlcluster",
