@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from solo.record import Record
     from solo.start import Starter
 
-    MakeQueue = Callable[[Directory | None, str, Origin], Queue]
     FindPlace = Callable[[str | None, bool], Directory | None]
     Result = TypeVar("Result")
 NAME_ATTEMPTS = 20
@@ -46,7 +45,7 @@ def acquire_names(
     plan: "Plan",
     watch: "Watch",
     holds: "list[Hold]",
-    make_queue: "MakeQueue | None" = None,
+    make_queue: "Callable[[Directory | None, str, Origin], Queue] | None" = None,
     starter: "Starter | None" = None,
     contend: "type[Attempt]" = Attempt,
     find_place: "FindPlace" = make_base,

@@ -7,7 +7,7 @@ import sys
 from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
-from solo.commands.cli import HELP, SINCE, SUBCOMMANDS, WITHIN
+from solo.commands.cli import HELP, SINCE, SUBCOMMANDS, WITHIN, Subcommand
 from solo.commands.lookup import Asked, check_names, check_units, check_words
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
@@ -18,9 +18,6 @@ from solo.text.stdout import replace_stdout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.argv import Typed
-    from solo.commands.cli import Subcommand
-
-    Parsed = tuple[Typed, list[str]]  # options by key, names
 
 OF_SCRIPTS = ("hold", "release")  # which print nothing, and whose help is always plain
 TIMES = (DURATION, LIMIT, AGE, SINCE, WITHIN)
@@ -69,7 +66,7 @@ def run_any(before: "Typed", name: "str | None", words: "list[str]") -> int:
     return int(command.run(before if name == "hold" else Asked(**before), names))
 
 
-def print_help(one: "Subcommand") -> None:
+def print_help(one: Subcommand) -> None:
     """Print the help of a subcommand: as typer draws it on a terminal, else plain."""
     if one.name not in OF_SCRIPTS and posix.isatty(1):
         try:
@@ -83,7 +80,7 @@ def print_help(one: "Subcommand") -> None:
     print(paint(format_subcommand_help(one)))
 
 
-def check(one: "Subcommand", options: "Typed", words: "list[str]", names: "list[str]") -> None:
+def check(one: Subcommand, options: "Typed", words: "list[str]", names: "list[str]") -> None:
     """Add options from the environment. Raises UsageError for what does not go together."""
     check_words(words, names)
     check_excludes([option for option in (*one.options, *PARTS) if option.key in options])
@@ -106,7 +103,7 @@ def check(one: "Subcommand", options: "Typed", words: "list[str]", names: "list[
         check_names(names)
 
 
-def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "Parsed":
+def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[Typed, list[str]]":
     """Return (options by key, names) of the words after a subcommand, in any order. Raises
     UsageError.
     """

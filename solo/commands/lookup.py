@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from solo.record import Record
 
     Result = TypeVar("Result")
-    OpenOne = Callable[..., Directory]  # open_names, or open_place of the journals
 
 MOST_COMPARED = 5000  # to compare with an unknown one
 
@@ -228,7 +227,7 @@ def open_names(directory: "str | None", *names: str) -> Directory:
 
 
 def open_existing(
-    directory: "str | None", open_one: "OpenOne" = open_names, *names: str
+    directory: "str | None", open_one: "Callable[..., Directory]" = open_names, *names: str
 ) -> "Directory | None":
     """Return what open_names, or open_place of the journals, returns, None if it is missing. Raises
     SoloError.

@@ -43,7 +43,8 @@ def describe_holders(tickets: "list[Ticket]", wanted: Claim, is_expected: bool =
     """
     known = find_usual_run(tickets[0]) if tickets[0].is_hold and is_expected else None
     usual = f", usually {format_usual(known.median, known.range)}" if known else ""
-    if known and runs_long(tickets[0], known):
+    first = tickets[0].record
+    if known and first and time() - first.since > known.long_after:
         usual += ", running long"
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
@@ -64,11 +65,6 @@ def find_usual_run(ticket: "Ticket") -> "Usual | None":
     from solo.history.usual import find_usual
 
     return find_usual(ticket.queue.base, record.shown_names[0], record.command)
-
-
-def runs_long(ticket: "Ticket", usual: "Usual") -> bool:
-    """Return whether the command of a hold runs long, of which that is `usual`."""
-    return ticket.record is not None and time() - ticket.record.since > usual.long_after
 
 
 def describe_release(ticket: "Ticket") -> str:
