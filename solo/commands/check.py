@@ -39,7 +39,8 @@ def run(options: Asked, names: "list[str]") -> int:
     except SoloError as error:
         found = [Answer(UNKNOWN, f"{error}{describe_roots(options, names)}")]
     found.sort(key=lambda one: WORST_FIRST.index(one.status))
-    numbers = [f"{status.lower()}={count(found, status)};;;0" for status in STATUSES]
+    statuses = [one.status for one in found]
+    numbers = [f"{status.lower()}={statuses.count(status)};;;0" for status in STATUSES]
     job = found[0].job if len(found) == len(names) == 1 else None
     if job is not None:
         numbers = measure(job, clock, limits)
@@ -135,10 +136,6 @@ def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Answer:
     if health.usual is not None:
         text += f", usually {format_usual(health.usual.median, health.usual.range)}"
     return Answer(status, f"{job.name}: {text}", job)
-
-
-def count(found: "list[Answer]", status: str) -> int:
-    return sum(one.status == status for one in found)
 
 
 def summarize(found: "list[Answer]") -> str:

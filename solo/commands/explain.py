@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable
 from fcntl import LOCK_EX
 
-from solo import directories
 from solo.acquire import acquire_further
 from solo.commands.doctor.checks import find_existing, write_file
 from solo.commands.lookup import Asked, describe_engine, look_at_names
 from solo.contention.flocks import FILE_LOCKS, choose_lock, fail, lock_files
 from solo.contention.judge import Waits, refuse_wait
 from solo.contention.progress import format_ordinal
-from solo.directories import Directory, find_base
+from solo.directories import Directory, explain, find_base, open_base
 from solo.errors import Busy, RanAlready, SoloError
 from solo.journal_files import find_journals
 from solo.kernel import FOREVER, occupy_standard_descriptors
@@ -105,7 +104,7 @@ def find_place(asked: "str | None", is_verbose: bool) -> "Directory | None":
     """
     path = find_base(asked)
     try:
-        return directories.open_base(path, asked)
+        return open_base(path, asked)
     except FileNotFoundError:
         find_existing(path, asked)
         return None
@@ -121,9 +120,7 @@ def check_parts(base: Directory, parts: "list[str]") -> None:
     try:
         write_file(path)
     except OSError as error:
-        raise SoloError(
-            f"cannot create {path}/{parts[0]}: {directories.explain(path, error)}"
-        ) from None
+        raise SoloError(f"cannot create {path}/{parts[0]}: {explain(path, error)}") from None
 
 
 def look_at_files(plan: Plan, umask: int) -> None:

@@ -60,16 +60,13 @@ def look(via: str, is_view: bool = True) -> "Iterator[Engine]":
 def collect(via: str, names: "list[str]") -> "list[Row]":
     """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
-        entries = [entry for entry in engine.list_entries() if is_within(entry.name, names)]
         # The hold of a parent for a nested name is listed there. A waiter at the parent has no
         # other entry.
-        listed = [
-            entry
-            for entry in entries
-            if not (entry.is_held and entry.record.claim.mode in INTENTIONS)
-        ]
         return [
-            make_entry_row(entry, engine.where, find_renewal(engine, entry)) for entry in listed
+            make_entry_row(entry, engine.where, find_renewal(engine, entry))
+            for entry in engine.list_entries()
+            if is_within(entry.name, names)
+            and not (entry.is_held and entry.record.claim.mode in INTENTIONS)
         ]
 
 

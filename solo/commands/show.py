@@ -35,10 +35,6 @@ from solo.text.tables import Styles, format_json, format_time, print_rows
 from solo.text.width import print_clean
 from solo.tickets import FileQueue, Queue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from psutil import Process
-
 KIB = 1024
 LAST_RUNS = 5
 ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "name")  # of psutil
@@ -63,7 +59,9 @@ def run(options: Asked, names: "list[str]") -> int:
         local = collect_rows(options.dir, FILE, names)[0]
         seen = {row.pid for row in rows if row.host == uname().nodename}
         rows += [row for row in local if row.is_waiting and row.pid not in seen]
-        shown += [collect_remote(name, options.where, rows) for name in names]
+        for name in names:  # without processes, which can be seen on their own host only
+            mine = [row._replace(processes=[]) for row in rows if row.name == name]
+            shown.append(add_tickets(NameRow(name, options.where), mine))
     else:
         unknown = [name for name in names if report_unknown(name, options, "show")]
         complete = visit_queues(names, options, show)
@@ -142,14 +140,6 @@ def show_history(known: NameRow, options: Asked, origin: Origin) -> NameRow:
     )
 
 
-def collect_remote(name: str, via: str, rows: "list[Row]") -> NameRow:
-    """Return the same row for a name at an engine. It has no processes: they can be seen on their
-    own host only.
-    """
-    mine = [row._replace(processes=[]) for row in rows if row.name == name]
-    return add_tickets(NameRow(name, via), mine)
-
-
 def add_tickets(known: NameRow, rows: "list[Row]") -> NameRow:
     holds, waiting = [[row for row in rows if row.is_waiting is it] for it in (False, True)]
     return known._replace(holds=holds, waiting=waiting)
@@ -176,7 +166,7 @@ class Processes:
     """All processes at one moment. Without psutil there are none, and `problem` says why."""
 
     def __init__(self) -> None:
-        self.found: dict[int, Process] = {}
+        self.found: dict[int, Any] = {}
         self.children: dict[int, list[int]] = {}
         self.problem = ""
         try:

@@ -289,10 +289,10 @@ class Redis(Engine):
         names = {
             find_name(key, b"log") for keys in self.scan(make_key("*", b"log")) for key in keys
         }
-        wanted = [one for one in sorted(names) if name is None or is_within(one, [name])]
         return [
             (one, text)
-            for one in wanted
+            for one in sorted(names)
+            if name is None or is_within(one, [name])
             for text in self.call("ZRANGE", make_key(one, b"log"), 0, -1)
         ]
 

@@ -1,5 +1,5 @@
 """Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager
-signals the launcher.
+signals the launcher, and to ask systemctl.
 """
 
 import _signal
@@ -25,7 +25,9 @@ def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
     except OSError:
         return False
     unit = find_unit(decode(group))
-    answer = ask("--user" if manager > 1 else "--system", unit) if unit else []
+    scope = "--user" if manager > 1 else "--system"
+    shown = "show", "--property=KillMode,ActiveState", "--", unit
+    answer = ask(scope, *shown).split() if unit else []
     if "ActiveState=deactivating" in answer:
         return "KillMode=control-group" in answer
     # to a process without it, two are one
@@ -49,15 +51,14 @@ def find_unit(group: str) -> str:
     return ""
 
 
-def ask(scope: str, unit: str) -> "list[str]":
-    """Return systemctl's lines of KEY=VALUE about a unit; none if it does not answer."""
+def ask(*words: str) -> str:
+    """Return what systemctl prints, "" if it does not answer."""
     import subprocess
 
-    words = ["systemctl", scope, "show", "--property=KillMode,ActiveState", "--", unit]
+    command = ["systemctl", *words]
     try:
-        answer = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True
-        )
-        return answer.stdout.split()
-    except (OSError, subprocess.SubprocessError):
-        return []
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True
+        ).stdout
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""

@@ -4,7 +4,6 @@ rules.
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import ENOENT
@@ -12,6 +11,7 @@ from functools import cache
 
 from solo.commands.doctor.crontab import Source, list_files, read_all
 from solo.errors import SoloError
+from solo.process import systemd
 
 UNITS = "/etc/systemd/system"  # those of the administrator
 # The directories of a system that does not run systemd; the first one with a file wins.
@@ -118,12 +118,8 @@ def list_folders(asked: "str | None") -> "list[str]":
         return asked.rstrip(":").split(":") + SYSTEM.split() * asked.endswith(":")
     found = ""
     if os.path.isdir("/run/systemd/system"):
-        words = ["systemctl", "--system", "show", "--property=UnitPath", "--value"]
-        with suppress(OSError, ValueError, subprocess.SubprocessError):
-            found = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True
-            ).stdout
-    return (found.strip() or SYSTEM).split()
+        found = systemd.ask("--system", "show", "--property=UnitPath", "--value")
+    return found.split() or SYSTEM.split()
 
 
 def find_file(name: str, folders: "list[str]") -> "str | None":
