@@ -21,7 +21,13 @@ COMPLETE = [
     ["tree-probe", "stop-probe"],
     *[
         pytest.param([scene], marks=pytest.mark.rare)
-        for scene in ("tree-no-orphan-probe", "hold-probe", "hold-container")
+        for scene in (
+            "tree-probe-kill",
+            "tree-probe-group",
+            "tree-no-orphan-probe",
+            "hold-probe",
+            "hold-container",
+        )
     ],
     pytest.param(["locks", "two", "locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
 ]
