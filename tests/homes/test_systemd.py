@@ -276,7 +276,9 @@ def test_second_timer_of_a_job_skips_with_success(guest):
 
 
 def test_exec_condition_runs_the_unit_only_after_a_success_of_another_job(guest, unit):
-    words = ["ExecCondition=/usr/local/bin/solo check backup --within 1h", "/bin/echo", "ran"]
+    condition = "ExecCondition=sh -c 'solo check backup --within 26h; [ $$? -lt 2 ]'"
+    words = [condition, "/bin/echo", "ran"]
+    assert condition in (ROOT / "man/solo.7").read_text().replace("\\(aq", "'")
 
     def start(number):
         return guest.run_unit(f"{unit}-{number}", *words)[1]

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import copy_libraries, finish, until
+from conftest import ROOT, copy_libraries, finish, until
 from test_health import write_names
 from written import DAY, HOUR, Written
 
@@ -42,6 +42,19 @@ STATES = {
     "once": (0, "success 59m"),
     "job10": (0, "success 28m"),
 }
+
+
+def test_recipe_runs_a_job_that_had_no_success_today_whatever_its_state(lab):
+    write_names(lab)
+    text = (ROOT / "man/solo.7").read_text()
+    recipe = re.search(r"^\.Ql 0 \* \* \* \* (solo check .*) \.$", text, re.M)[1]
+
+    def runs(name):
+        line = recipe.replace("dump.sh", "echo ran").replace("dump", name).replace("solo", "$SOLO")
+        return finish(lab.start_shell(line))[1] == "ran\n"
+
+    assert [runs(name) for name in ("index", "once", "job10")] == [False] * 3
+    assert [runs(name) for name in ("etl", "prune", "cut", "unused")] == [True] * 4
 
 
 def test_state_of_a_job_is_its_status(lab):
