@@ -8,8 +8,9 @@ import subprocess
 import sys
 import sysconfig
 
+import conftest
 import pytest
-from conftest import PATIENCE, ROOT, finish, is_blocked, make_bundled, read_line, until
+from conftest import PATIENCE, finish, is_blocked, make_bundled, read_line, until
 from observed import until_blocked
 
 from solo.commands.cli import SUBCOMMANDS
@@ -47,7 +48,7 @@ def test_run_opens_the_program_once_and_reads_no_source(bundled):
     calls = trace(bundled, "-n", "job", "echo", "ran")
 
     assert [re.search(r"(\w+)\(", call)[1] for call in calls] == ["openat", "read", "read"]
-    assert f'"{ROOT}/solo' not in (bundled.path / "trace").read_text()
+    assert f'"{conftest.source}/solo' not in (bundled.path / "trace").read_text()
 
 
 @pytest.mark.tool("strace")
@@ -163,7 +164,8 @@ def test_traceback_names_files_and_lines_of_the_source(bundled_script):
     )
 
     assert re.search(
-        rf'File "{ROOT}/solo/kernel.py", line \d+, in read_file\n    fd = posix.open', failed.stderr
+        rf'File "{conftest.source}/solo/kernel.py", line \d+, in read_file\n    fd = posix.open',
+        failed.stderr,
     )
 
 

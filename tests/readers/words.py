@@ -56,7 +56,7 @@ def find_capture(text: str):
         and int(found[2] or 64)
         << {"": 0, "k": 10, "M": 20, "G": 30}[found[3] or "k" * (not found[2])]
     )
-    return (found[1] == "failed", size) if found and 0 < size <= 1 << 30 else None
+    return (found[1] == "failed", size) if found and 1 << 10 <= size <= 1 << 30 else None
 
 
 def find_events(text: str):
@@ -69,6 +69,9 @@ def find_events(text: str):
 FINDERS = {
     kinds.FLAG: lambda text: True,
     kinds.DURATION: find_seconds,
+    kinds.AGE: lambda text: (
+        None if re.fullmatch("[0-9.]+", text) and find_seconds(text) else find_seconds(text)
+    ),
     kinds.COUNT: lambda text: find_number(text, 999999999, 9),
     kinds.LIMIT: lambda text: (
         find_number(text, 999999999, 9) if text.isdigit() else find_seconds(text)
