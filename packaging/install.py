@@ -271,7 +271,9 @@ def build(python: Python, folder: str, final: str, prefix: str):
     has_stub = succeeds(*stub)
     if not has_stub:
         guess = "solo works, but guesses whether a command is to ignore SIGPIPE, see INHERITED STATE in solo(7)"
-        say(f"no C compiler (cc): {guess} (install one, then run make install again)")
+        say(
+            f"no C compiler (cc): {guess} (Debian: apt install gcc libc6-dev; then run make install again)"
+        )
     script = bundle.make_script(
         python.path, [f"{final}/lib", *sites], f"{final}/program", f"{prefix}/bin/solo" * has_stub
     )

@@ -29,7 +29,7 @@ from solo.obstacles import list_holds
 from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
 from solo.record import quote_words
-from solo.text.describe import format_duration, format_rough, format_span
+from solo.text.describe import format_count, format_duration, format_rough, format_span
 from solo.text.events import (
     FAILED,
     LOST,
@@ -300,9 +300,8 @@ def print_picture_and_table(
         console.print(picture, no_wrap=True, overflow="crop")
         for name, trend in find_trends(runs).items():
             print_clean(f"{name}: {trend}")
-        console.print(
-            f"and {len(names) - len(drawn)} more names" if len(names) > len(drawn) else ""
-        )
+        left = len(names) - len(drawn)
+        console.print(f"and {format_count(left, 'more name')}" if left > 0 else "")
     print_table(
         console, columns, [list(map(clean, line)) for line in cells], "OUTCOME", find_styles(rows)
     )

@@ -57,11 +57,7 @@ def run(options: Asked, names: "list[str]") -> int:
         if options.json:
             print(format_json(rows))
         else:
-            where = describe_place(options) + (", and by sockets" if via is None else "")
-            more = "" if options.dir else "each user has separate names; "
-            empty = (
-                f"{describe_no_locks(complete)}: {where}\n({more}solo list --all shows idle ones)"
-            )
+            empty = describe_empty(options, complete)
             print_rows(*make_table(COLUMNS, rows, CELLS, via), "STATE", STYLES, empty)
             for row in rows:
                 if row.silent:
@@ -70,6 +66,13 @@ def run(options: Asked, names: "list[str]") -> int:
             for text in filter(None, lost):
                 say(text)
     return 0 if complete and not unknown else SoloError.status
+
+
+def describe_empty(options: Asked, complete: bool) -> str:
+    """Return what is said if nothing is held."""
+    where = describe_place(options) + (", and by sockets" if options.via is None else "")
+    more = "" if options.dir else "each user has separate names; "
+    return f"{describe_no_locks(complete)}: {where}\n({more}solo list --all shows idle ones)"
 
 
 def report_absent(names: "list[str]", found: "list[str]", options: Asked, verb: str) -> "list[str]":

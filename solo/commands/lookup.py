@@ -10,7 +10,7 @@ from solo.errors import SoloError, UsageError
 from solo.history.names import find_files
 from solo.identity import Origin, read_origin
 from solo.journal_files import open_place
-from solo.kernel import FOREVER, decode, say
+from solo.kernel import FOREVER, USERS_PLACE, decode, say
 from solo.modes import MODES
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
@@ -163,15 +163,29 @@ def check_known(name: str, options: Asked, verb: str) -> None:
         return
     from difflib import get_close_matches
 
-    near = get_close_matches(name, islice(list_known(options.dir), MOST_COMPARED), 1)
+    from solo.text.hints import ALIKE
+
+    near = get_close_matches(name, islice(list_known(options.dir), MOST_COMPARED), 1, ALIKE)
     remedy = ""
-    if near:
+    if not options.dir and (user := find_owner(name)):
+        remedy = f" (as that user: runuser -u {user} -- solo ...)"
+    elif near:
         remedy = f" (did you mean {near[0]}?)"
     elif not options.dir:
         remedy = " (another user has other names)"
     elif verb in ("wait for", "stop"):
         remedy = " (--allow-unknown treats it as free)"
     raise SoloError(f"{name}: cannot {verb} it: not among the {describe_place(options)}{remedy}")
+
+
+def find_owner(name: str) -> str:
+    """Return the user without a home directory whose name it is, if root asks; else ""."""
+    try:
+        uids = filter(str.isdecimal, posix.listdir(USERS_PLACE))
+        owners = [find_user(int(uid)) for uid in uids if exists(f"{USERS_PLACE}/{uid}/{name}")]
+    except OSError:
+        return ""
+    return next((user for user in owners if not user.isdecimal()), "")
 
 
 def report_unknown(name: str, options: Asked, verb: str) -> bool:

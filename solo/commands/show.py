@@ -28,7 +28,7 @@ from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, say
 from solo.options import FILE
 from solo.process.tree import find_roots
-from solo.text.describe import format_duration, format_rough, format_usual
+from solo.text.describe import format_count, format_duration, format_rough, format_usual
 from solo.text.remedies import quote_path
 from solo.text.rows import DayRow, NameRow, ProcessRow, Row, make_row
 from solo.text.tables import Styles, format_json, format_time, print_rows
@@ -306,8 +306,8 @@ def describe_days(days: "list[DayRow]") -> str:
     """Return `earlier, since 2026-01-01: 40321 runs, 3 failed, 17 skips, at most 4m`."""
     runs, failures = sum(day.runs for day in days), sum(day.failures for day in days)
     since = strftime("%F", localtime(days[0].first))
-    skips = sum(day.skips for day in days)
-    text = f"earlier, since {since}: {runs} runs, {failures} failed, {skips} skips"
+    skips = format_count(sum(day.skips for day in days), "skip")
+    text = f"earlier, since {since}: {format_count(runs, 'run')}, {failures} failed, {skips}"
     longest = max((day.longest for day in days if day.longest is not None), default=None)
     return text if longest is None else f"{text}, at most {format_rough(longest)}"
 

@@ -33,7 +33,7 @@ from solo.identity import Origin, read_origin, read_stat
 from solo.journal_files import STARTED
 from solo.kernel import decode, encode, read_boot_clock, say
 from solo.options import FILE
-from solo.text.describe import format_duration, format_usual
+from solo.text.describe import format_count, format_duration, format_usual
 from solo.text.rows import JobRow
 from solo.text.tables import format_json, print_rows
 from solo.text.width import print_clean
@@ -82,7 +82,7 @@ def run(options: Asked, names: "list[str]") -> int:
     else:
         lines = [make_cells(make_row(job, clock), clock) for job in jobs]
         empty = f"no names known: {describe_place(options)} (each user has separate names)"
-        print_rows(COLUMNS, lines, "STATE", STYLES, empty)
+        print_rows(COLUMNS, lines, "STATE", STYLES, "" if passing else empty)
         if sys.stdout.isatty():
             print_summary(jobs, passing, clock)
     return 0 if (complete or not refused) and not unknown else SoloError.status
@@ -266,7 +266,8 @@ def print_summary(jobs: "list[Job]", passing: int, clock: Clock) -> None:
         print_clean(f"{job.name}: {job.health.state}: {describe_state(job, clock)}")
     if jobs:
         print_clean(
-            f"{len(bad) or 'none'} of {len(jobs)} need a look" + " (solo show NAME)" * bool(bad)
+            f"{len(bad) or 'none'} of {len(jobs)} need{'s' * (len(bad) == 1)} a look"
+            + " (solo show NAME)" * bool(bad)
         )
     missed = [job.name for job in jobs if job.health.missed is not None]
     if missed:
@@ -274,7 +275,5 @@ def print_summary(jobs: "list[Job]", passing: int, clock: Clock) -> None:
         up = format_moment(clock.up_since, clock.now)
         print_clean(f"{len(missed)} did not start while the machine was off, until {up}: {names}")
     if passing:
-        print_clean(
-            f"not shown: {passing} names made from commands that started fewer than 5 times (type "
-            "one)"
-        )
+        names = format_count(passing, "name")
+        print_clean(f"not shown: {names} made from a command (solo history shows the runs)")

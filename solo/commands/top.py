@@ -12,7 +12,16 @@ import tty
 from time import monotonic, strftime
 
 from solo.commands import stop
-from solo.commands.list import CELLS, STYLES, Cells, add_usual, collect, make_table, report_absent
+from solo.commands.list import (
+    CELLS,
+    STYLES,
+    Cells,
+    add_usual,
+    collect,
+    describe_empty,
+    make_table,
+    report_absent,
+)
 from solo.commands.lookup import Asked, check_via, visit_queue
 from solo.commands.show import Processes
 from solo.contention.evict import Eviction
@@ -57,7 +66,8 @@ def run(options: Asked, names: "list[str]") -> int:
         status = SoloError.status
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
-        print_rows(*view.make_table(), "STATE", STYLES)
+        empty = "" if status else describe_empty(options, view.complete)
+        print_rows(*view.make_table(), "STATE", STYLES, empty)
         return status
     if status:
         return status
@@ -97,6 +107,7 @@ class View:
         self.rows: list[Row] = []
         self.selected: Key | None = None
         self.asked: Row | None = None
+        self.complete = True  # could all names be read?
         self.message = ""
         self.message_time = 0.0
         self.evictions: dict[Key, tuple[Row, Eviction]] = {}
@@ -113,7 +124,7 @@ class View:
         def visit(row: Row, ticket: Ticket) -> None:
             roots[identify(row)] = find_roots(ticket) if ticket.is_hold else []
 
-        rows, _ = collect(where, self.options.via, self.names, self.show_message, visit)
+        rows, self.complete = collect(where, self.options.via, self.names, self.show_message, visit)
         self.rows = add_usual(rows, where)
         problem = self.usage.measure(roots)
         if problem and not self.message:

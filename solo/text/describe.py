@@ -191,6 +191,11 @@ def format_rough(seconds: float) -> str:
     return format_span(seconds)
 
 
+def format_count(count: int, noun: str) -> str:
+    """Return `1 run`, or `2 runs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def format_usual(median: "float | None", span: "Iterable[float] | None") -> str:
     """Return what is usual: `4m`, or where runs spread `3m to 40m`; - if nothing is."""
     if median is None:

@@ -31,6 +31,7 @@ ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 ELSEWHERE = "choose another place with --dir or SOLO_DIR"
 HIDDEN = "if the unit hides the home directory: ProtectHome=no; else "
 NO_FILE = "without a file: --via socket, in every run of the name"
+MAKE_PLACE = f"as root: install -d -m 700 -o {{0}} {USERS_PLACE}/{{0}}"
 DYNAMIC = range(61184, 65520)  # uids of DynamicUser=: another service gets them next
 
 
@@ -48,7 +49,10 @@ def give_place(uid: int) -> str:
     """Return what root types to give a user without a home of its own a default directory of
     names.
     """
-    return f"as root: install -d -m 700 -o {uid} {USERS_PLACE}/{uid}"
+    user = find_user(uid)
+    if user == str(uid) or uid == OVERFLOW or os.path.lexists(f"{USERS_PLACE}/{uid}"):
+        return MAKE_PLACE.format(uid)  # which doctor --fix refuses, or leaves as it is
+    return f"as root: solo doctor --fix {user}"
 
 
 def explain(path: str, error: OSError, asked: "AskedFor" = True) -> str:
@@ -119,7 +123,7 @@ def blame(found: str, asked: "AskedFor", path: str) -> str:
     if asked and not owner and (real == ROOT_PLACE or os.path.ismount(real)):
         # Another owner would lock out the host's root, and stop all of its jobs.
         ours = f"{USERS_PLACE}/{uid}"
-        remedy = f"on the host, {give_place(uid)}; then mount {ours} here instead"
+        remedy = f"on the host, {MAKE_PLACE.format(uid)}; then mount {ours} here instead"
     elif asked:
         remedy = f"if it should be ours, {remedy}"
     elif real == home:

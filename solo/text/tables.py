@@ -67,7 +67,7 @@ def print_rows(
         widths = [max(map(measure, column)) for column in zip(columns, *lines)]
         for line in [columns, *lines]:
             print("  ".join(map(pad, line, widths)).rstrip())
-    elif sys.stdout.isatty():
+    elif empty and sys.stdout.isatty():
         print(empty)
 
 
@@ -77,11 +77,15 @@ def open_console() -> "Console | None":
     """
     if not sys.stdout.isatty():
         return None
+    from shutil import get_terminal_size
+
     try:
         from rich.console import Console
     except ModuleNotFoundError:
         return None
-    return Console()
+    # Of a dumb terminal rich takes the size only from here.
+    size = get_terminal_size()
+    return Console(width=size.columns or 80, height=size.lines)
 
 
 def print_table(

@@ -203,7 +203,7 @@ class Machine:
 
     def type(self, line):
         """Let root type a line."""
-        status, out, err = self.run(0, "sh", "-c", line)
+        status, out, err = self.run(0, "sh", "-c", f'solo() {{ {self.launcher} "$@"; }}; {line}')
         assert status == 0, (line, err)
         return out
 

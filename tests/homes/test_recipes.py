@@ -260,6 +260,7 @@ def test_first_block_skips_waits_lists_and_stops(new):
     waiter = machine.start_waiter(third.replace("--wait 2s", "--wait 10m"))
 
     assert (busy[0], busy[2].count("\n")) == (75, 1) and "demo: busy: held for" in busy[2]
+    assert finish(machine.type(third))[0] == 75
     shown = finish(machine.type(listed))[1]
     assert "sleep 60" in shown and "waiting" in shown
     assert finish(machine.type(stop))[0] == 0

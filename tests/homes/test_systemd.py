@@ -360,7 +360,7 @@ def test_unit_in_a_pid_namespace_contends_for_the_same_name(guest, unit):
     assert is_free(guest, unit, "--wait", "30s")
 
 
-GIVE = f"install -d -m 700 -o {ALICE} /var/lib/solo-users/{ALICE}"
+GIVE = "solo doctor --fix alice"
 HIDDEN = f" (if the unit hides the home directory: ProtectHome=no; else as root: {GIVE})"
 REFUSALS = {
     "strict": (
@@ -374,10 +374,7 @@ REFUSALS = {
         "Read-only file system (in a unit: ReadWritePaths=; ",
     ),
     "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], HIDDEN),
-    "service-user": (
-        ["User=backup"],
-        "belongs to uid 0 (as root: install -d -m 700 -o 34 /var/lib/solo-users/34)",
-    ),
+    "service-user": (["User=backup"], "belongs to uid 0 (as root: solo doctor --fix backup)"),
     "dynamic": (
         ["DynamicUser=yes"],
         "(in a unit: User=NAME RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "

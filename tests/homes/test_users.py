@@ -73,6 +73,17 @@ def test_nobody_but_root_makes_a_place(machine):
     assert machine.solo(3001, *RUN)[:2] == (0, "ran\n")
 
 
+def test_root_learns_which_user_without_a_home_has_a_name(machine):
+    machine.type("install -d -m 700 -o 33 /var/lib/solo-users/33")
+    for uid, name in (33, "webjob"), (0, "webjobs"):
+        assert machine.solo(uid, "-n", name, "true")[0] == 0
+
+    status, _, err = machine.solo(0, "history", "webjob")
+
+    assert status == 125 and err.endswith(" (as that user: runuser -u www-data -- solo ...)\n")
+    assert machine.solo(0, "history", "webjbos")[2].endswith(" (did you mean webjobs?)\n")
+
+
 @pytest.mark.full
 def test_views_doctor_and_clean_know_the_place(machine):
     machine.type("install -d -m 700 -o 33 /var/lib/solo-users/33")

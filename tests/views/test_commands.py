@@ -74,6 +74,8 @@ def test_unknown_name_fails_and_suggests_known_one(lab, words, verb):
         mistyped.stderr.decode()
         == f"solo: bakcup: cannot {verb} it: {place} (did you mean backup?)\n"
     )
+    lab.run("-n", "demo", "true")
+    assert b"did you mean" not in lab.run(*words, "debjob").stderr
     remedy = " (--allow-unknown treats it as free)" if words[0] in ("wait", "stop") else ""
     assert far.stderr.decode() == f"solo: zzz: cannot {verb} it: {place}{remedy}\n"
     assert lab.run(*words, "backup").returncode == 0

@@ -670,6 +670,15 @@ def test_list_all_of_nothing_says_whose_names_it_shows(lab):
     assert lab.run("list", "--all").stdout == b""
 
 
+def test_list_all_counts_the_names_that_it_leaves_out(lab, terminal):
+    lab.run("--", "true")
+
+    shown = terminal(lab.script, "list", "--all").read_to_end()
+
+    expected = "not shown: 1 name made from a command (solo history shows the runs)\r\n"
+    assert shown.decode() == expected and b"true" in lab.run("history").stdout
+
+
 @pytest.mark.parametrize("via", ["socket", "etcd://127.0.0.1:1/x"])
 def test_list_all_refuses_names_without_a_history(lab, via):
     refused = lab.run("list", "--all", "--via", via)

@@ -813,6 +813,24 @@ def test_top_on_a_dumb_terminal_or_without_one_prints_once(lab, terminal):
     ]
 
 
+def test_top_of_nothing_prints_what_list_does(lab, terminal):
+    said, unknown = (
+        terminal(lab.script, "top", *more, "--via", "file").read_to_end()
+        for more in ((), ("nosuch",))
+    )
+
+    assert said == terminal(lab.script, "list", "--via", "file").read_to_end() != b""
+    assert unknown.count(b"\n") == 1 and lab.run("top", "--via", "file").stdout == b""
+
+
+def test_table_on_a_dumb_terminal_has_its_width(lab, terminal):
+    lab.hold("job")
+
+    wide = terminal(lab.script, "list", COLUMNS="150").read_to_end()
+
+    assert len(wide.decode().splitlines()[1]) == 150
+
+
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("end", ["TERM", "HUP"])
 def test_top_restores_the_terminal_after_a_signal(lab, screen, end):

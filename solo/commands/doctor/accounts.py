@@ -81,6 +81,7 @@ def make_place(account: pwd.struct_passwd) -> str:
         return find_place(account.pw_uid)
     check_old_place(account)
     try:
+        os.umask(0o022)  # of a root with 077 users could not enter it
         os.makedirs(USERS_PLACE, 0o755, exist_ok=True)
         new = tempfile.mkdtemp(prefix=".new.", dir=USERS_PLACE)
         os.chown(new, account.pw_uid, account.pw_gid)

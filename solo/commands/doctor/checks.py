@@ -35,6 +35,7 @@ from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import HOME_PLACE, USERS_PLACE, decode
 from solo.options import FILE
 from solo.process.prctl import load_prctl
+from solo.text.describe import format_count
 from solo.text.remedies import explain, find_nearest, quote_path
 from solo.text.rows import BAD, GOOD, NOTE, Finding
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, FileQueue, is_foreign, is_published, is_ticket
@@ -497,8 +498,8 @@ def check_jobs(asked: "str | None") -> Findings:
         more = ", ..." * (len(bad) > MOST_REASONS)
         yield (
             NOTE,
-            f"{len(bad)} of {len(found)} jobs need a look: {', '.join(bad[:MOST_REASONS])}{more} "
-            "(solo list --all)",
+            f"{len(bad)} of {format_count(len(found), 'job')} need{'s' * (len(bad) == 1)} a look: "
+            f"{', '.join(bad[:MOST_REASONS])}{more} (solo list --all)",
         )
 
 
