@@ -76,6 +76,8 @@ def start(lab, script, *words, **options):
     process = lab.start(*words, **options)
     until(lambda: "ready" in lab.read_log())
     lab.log.write_text("")
+    # a new holder of a container has all descriptors for a moment
+    until(lambda: len(find_readers(process.pid)) < 2)
     process.readers = find_readers(process.pid)
     return process
 

@@ -33,14 +33,15 @@ def log():
 
 
 def read(log):
-    """Return (priority, text after the tag) of solo's next line. Fails if its date is wrong.
-
-    Other programs of this machine may write here as well: tmux, in another test, through utempter.
+    """Return (priority, text after the tag) of the next line for the name "logged". Fails if its
+    date is wrong. Other programs of this machine may write here as well: tmux, in another test,
+    through utempter, and solo.
     """
     while True:
         line = log.recv(65536).decode()
         if match := re.fullmatch(
-            r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line
+            r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*\blogged: .*?)\x00?",
+            line,
         ):
             time.strptime(f"2000 {match[2]}", "%Y %b %d %H:%M:%S")
             return int(match[1]), match[3]
@@ -50,36 +51,36 @@ CRON, INFO, WARNING = 9 << 3, 6, 4
 
 
 def test_start_and_ends_are_logged(lab, log):
-    lab.run("--syslog", "-n", "job", "--", "sh", "-c", "exit 3", "a\nb\x1b[31m")
-    lab.run("--syslog", "-n", "job", "--", "sh", "-c", "kill -9 $$")
-    lab.run("--syslog", "-t", "100ms", "-n", "job", "--", "sleep", "99")
+    lab.run("--syslog", "-n", "logged", "--", "sh", "-c", "exit 3", "a\nb\x1b[31m")
+    lab.run("--syslog", "-n", "logged", "--", "sh", "-c", "kill -9 $$")
+    lab.run("--syslog", "-t", "100ms", "-n", "logged", "--", "sleep", "99")
     start, *ends = (read(log) for _ in range(6))
 
-    pid = re.fullmatch(r"job: started sh -c exit 3 a\\nb\\x1b\[31m as pid (\d+)", start[1])[1]
+    pid = re.fullmatch(r"logged: started sh -c exit 3 a\\nb\\x1b\[31m as pid (\d+)", start[1])[1]
     assert start[0] == CRON | INFO
     assert ends[0][0] == CRON | WARNING
-    assert re.fullmatch(rf"job: pid {pid} ended with exit status 3 after \ds", ends[0][1])
-    assert re.fullmatch(r"job: pid \d+ ended by SIGKILL after \ds", ends[2][1])
-    assert re.fullmatch(r"job: pid \d+ timed out and ended by SIGTERM after \ds", ends[4][1])
+    assert re.fullmatch(rf"logged: pid {pid} ended with exit status 3 after \ds", ends[0][1])
+    assert re.fullmatch(r"logged: pid \d+ ended by SIGKILL after \ds", ends[2][1])
+    assert re.fullmatch(r"logged: pid \d+ timed out and ended by SIGTERM after \ds", ends[4][1])
 
 
 def test_quiet_skip_is_logged(lab, log):
-    holder = lab.hold("job")
+    holder = lab.hold("logged")
 
-    assert lab.run("--syslog", "-q", "-E", "0", "-n", "job", "true").returncode == 0
+    assert lab.run("--syslog", "-q", "-E", "0", "-n", "logged", "true").returncode == 0
 
     priority, text = read(log)
     assert priority == CRON | INFO and re.match(
-        rf"skipped: job: busy: held for \d+s by pid {holder.pid} \(", text
+        rf"skipped: logged: busy: held for \d+s by pid {holder.pid} \(", text
     )
 
 
 def test_command_that_could_not_start_is_logged(lab, log, journald):
-    assert lab.run("--syslog", "-n", "job", "nosuchcommand").returncode == 127
+    assert lab.run("--syslog", "-n", "logged", "nosuchcommand").returncode == 127
     lab.run("--syslog", "nosuchcommand", prefix=journald.prefix)
 
     (priority, text), fields = read(log), journald.read()
-    missing = "not started: job: nosuchcommand: command not found (in the PATH /"
+    missing = "not started: logged: nosuchcommand: command not found (in the PATH /"
     assert priority == CRON | WARNING and text.startswith(missing)
     assert (fields["MESSAGE_ID"], fields["SOLO_STATUS"]) == (
         [read_message_ids()["refused"]],
@@ -100,7 +101,7 @@ def stuff(address):
 
 
 def test_hanging_or_missing_reader_blocks_nothing(lab, log, journald):
-    words = ("--syslog", "-n", "job", "--", "sh", "-c", "exit 3")
+    words = ("--syslog", "-n", "logged", "--", "sh", "-c", "exit 3")
     stuff("/dev/log")
     stuff(journald.reader.getsockname())
 
@@ -111,7 +112,7 @@ def test_hanging_or_missing_reader_blocks_nothing(lab, log, journald):
 
 @pytest.mark.parametrize("victim", ["upper", "lower"])
 def test_end_is_logged_after_a_process_of_a_tree_was_killed(lab, log, journald, victim):
-    words = ("--syslog", "--tree", "-n", "job", "--", "sh", "-c", "read line; exit 3")
+    words = ("--syslog", "--tree", "-n", "logged", "--", "sh", "-c", "read line; exit 3")
     for prefix, read_text in (
         ((), lambda: read(log)[1]),
         (journald.prefix, lambda: journald.read()["MESSAGE"][0]),
@@ -131,7 +132,13 @@ def test_end_is_logged_after_a_process_of_a_tree_was_killed(lab, log, journald, 
 def test_log_socket_is_closed_while_the_command_runs(lab, log):
     """Neither the command nor, once the start is logged, the launcher has it."""
     process = lab.start(
-        "--syslog", "-n", "job", "--", "sh", "-c", "read line; ls -l /proc/self/fd /proc/$PPID/fd"
+        "--syslog",
+        "-n",
+        "logged",
+        "--",
+        "sh",
+        "-c",
+        "read line; ls -l /proc/self/fd /proc/$PPID/fd",
     )
     assert "started" in read(log)[1]
     until(lambda: not any("socket:[" in path for path in list_open(process.pid)))
@@ -262,6 +269,6 @@ def test_journald_gets_long_values_cut(lab, journald):
 def test_syslog_gets_the_line_if_journald_is_gone(lab, log, journald):
     journald.reader.close()
 
-    lab.run("--syslog", "-n", "job", "true", prefix=journald.prefix)
+    lab.run("--syslog", "-n", "logged", "true", prefix=journald.prefix)
 
-    assert read(log)[1].startswith("job: started true as pid ")
+    assert read(log)[1].startswith("logged: started true as pid ")
