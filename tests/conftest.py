@@ -150,6 +150,12 @@ def leave_network():
     return True
 
 
+def show_page(name):
+    """Return a page of the manual as a reader sees it, in lines too long to break a recipe."""
+    words = ["mandoc", "-T", "utf8", "-O", "width=500", ROOT / "man" / name]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
 def copy_source(folder):
     """Copy solo into `folder`, with our prefix of the addresses of sockets: those of other
     processes are not names to it.

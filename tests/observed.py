@@ -11,7 +11,9 @@ from conftest import ROOT, is_blocked, until
 from solo import __version__
 from solo.process.tree import find_children
 
-INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+# unshare of Debian 11 ignores SIGINT and SIGTERM, and so does what it starts
+HEARING = ("env", "--default-signal=INT,TERM")
+INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *HEARING)
 
 
 def list_loaded(lab, *words, before=""):

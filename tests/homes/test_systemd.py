@@ -12,7 +12,7 @@ import shutil
 import socket
 
 import pytest
-from conftest import ROOT, until
+from conftest import ROOT, show_page, until
 from guest import TEMPLATES, UNITS, booted
 
 pytestmark = [
@@ -278,7 +278,7 @@ def test_second_timer_of_a_job_skips_with_success(guest):
 def test_exec_condition_runs_the_unit_only_after_a_success_of_another_job(guest, unit):
     condition = "ExecCondition=sh -c 'solo check backup --within 26h; [ $$? -lt 2 ]'"
     words = [condition, "/bin/echo", "ran"]
-    assert condition in (ROOT / "man/solo.7").read_text().replace("\\(aq", "'")
+    assert condition in show_page("solo.7")
 
     def start(number):
         return guest.run_unit(f"{unit}-{number}", *words)[1]

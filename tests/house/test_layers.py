@@ -58,6 +58,28 @@ def read_imports(source):
         yield from ((name, places.get(node, LATE)) for name in names)
 
 
+def find_unions(source):
+    """Return the lines with a union `X | None` that Python evaluates, which 3.9 cannot. It evaluates
+    no annotation of a variable in a function.
+    """
+    nodes, unseen = list(ast.walk(ast.parse(source))), set()
+    for node in nodes:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            unseen.update(ast.walk(node))
+        elif isinstance(node, ast.FunctionDef):
+            inner = [one for one in ast.walk(node) if isinstance(one, ast.AnnAssign)]
+            unseen.update(part for one in inner for part in ast.walk(one.annotation))
+    unions = [node for node in nodes if isinstance(node, ast.BinOp) and node not in unseen]
+    return [node.lineno for node in unions if ast.unparse(node.right) == "None"]
+
+
+def test_no_union_with_none_is_evaluated():
+    found = {path: find_unions(path.read_text()) for path in (ROOT / "solo").rglob("*.py")}
+
+    assert found and not any(found.values()), {path: found[path] for path in found if found[path]}
+    assert find_unions("def f():\n    x: int | None = None\n    return set[str | None]()") == [3]
+
+
 def list_own(path):
     """Return the imports of solo's own modules, named without `solo.`."""
     found = read_imports(path.read_text())

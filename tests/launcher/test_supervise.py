@@ -23,6 +23,7 @@ from conftest import (
     write_program,
 )
 from fleet import find_children
+from observed import HEARING
 
 PROBE = [sys.executable, "-IS", str(ROOT / "tests/probe.py")]
 CATCHABLE = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -421,7 +422,7 @@ def test_stop_signal_caught_by_command_is_forgotten(lab):
 @pytest.mark.root
 def test_signals_and_statuses_pass_in_a_pid_namespace(lab):
     """sh is process 1 there and solo its child. SIGTERM comes from outside, where si_pid is 0."""
-    words = ["unshare", "--fork", "--pid", "--mount-proc"]
+    words = ["unshare", "--fork", "--pid", "--mount-proc", *HEARING]
     script = f"$SOLO -n job -- sh -c 'trap \"exit 6\" TERM; echo ready; {LIVE}' & wait $!; echo $?"
     process = lab.start_words(*words, "sh", "-c", script)
     assert read_line(process) == "ready"

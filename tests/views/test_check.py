@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, copy_libraries, finish, until
+from conftest import copy_libraries, finish, show_page, until
 from test_health import write_names
 from written import DAY, HOUR, Written
 
@@ -44,10 +44,10 @@ STATES = {
 }
 
 
+@pytest.mark.tool("mandoc")
 def test_recipe_runs_a_job_that_had_no_success_today_whatever_its_state(lab):
     write_names(lab)
-    text = (ROOT / "man/solo.7").read_text()
-    recipe = re.search(r"^\.Ql 0 \* \* \* \* (solo check .*) \.$", text, re.M)[1]
+    recipe = re.search(r"‘0 \* \* \* \* (solo check .*?)’", show_page("solo.7"))[1]
 
     def runs(name):
         line = recipe.replace("dump.sh", "echo ran").replace("dump", name).replace("solo", "$SOLO")

@@ -27,7 +27,7 @@ from conftest import (
     until,
     wait_dead,
 )
-from observed import find_chain
+from observed import HEARING, find_chain
 
 from solo.commands import doctor
 from solo.commands.doctor import checks
@@ -516,7 +516,7 @@ def test_stop_ends_command_if_launcher_is_killed_meanwhile(lab):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 def test_stop_ends_stopped_command_in_nested_pid_namespace(lab):
-    inner = ("unshare", "--pid", "--fork", "--mount-proc")
+    inner = ("unshare", "--pid", "--fork", "--mount-proc", *HEARING)
     # Without a terminal, on which the launcher would stop too.
     holder = lab.start("-n", "job", "--", "sleep", "99", prefix=inner, start_new_session=True)
     until(lambda: lab.list() and lab.list()[0]["child"])

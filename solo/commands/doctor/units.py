@@ -61,7 +61,7 @@ def parse_unit(sources: "list[Source]") -> "Iterator[Line]":
     settings = merge([one for source in sources for one in read_settings(source)])
     values = {key: "\n".join(one.value for one in found) for key, found in settings.items()}
     conditions = {one: examine(one.value, "").lock for one in settings.get("ExecCondition", ())}
-    kept = set[str | None]()
+    kept: set[str | None] = set()
     assigned = [one for found in settings.values() for one in found]
     for one in sorted(assigned, key=lambda one: one.key != "ExecStart"):
         prefix = PREFIX.fullmatch(one.value)
