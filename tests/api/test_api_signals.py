@@ -1,5 +1,6 @@
 """Signal handlers that raise at any moment: nothing stays locked, no signal is lost."""
 
+import math
 import signal
 
 import pytest
@@ -33,7 +34,7 @@ enter = globals()["enter_" + sys.argv[1]]
 sys.unraisablehook = lambda _: arm()  # raised in the callback of a weak reference
 signal.signal(signal.SIGALRM, handler)
 hits, checked = 0, []
-while hits < int(sys.argv[2]):
+while hits < int(sys.argv[2]) and time.monotonic() < float(sys.argv[3]):
     try:
         arm()
         while True: enter()
@@ -56,7 +57,9 @@ print(hits, hits - len(checked), lock.locked, reentrant.locked)
 @pytest.mark.parametrize("lock", ["global", "own", "reentrant"])
 def test_interrupt_at_any_moment_releases(lab, via, lock):
     """The name and the mutex of the module: else the thread that checks would wait."""
-    program = lab.start_code(AT_ANY_MOMENT, lock, 3000 if tally.WHOLE else 100)
+    program = lab.start_code(
+        AT_ANY_MOMENT, lock, 3000 if tally.WHOLE else 100, tally.UNTIL or math.inf
+    )
     out, err = program.communicate()  # it takes minutes on a busy machine
 
     assert (program.returncode, err) == (0, b"")
@@ -159,19 +162,17 @@ print(stuck, last)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("lock", ["global", "own"])
 def test_interrupt_at_each_bytecode_releases(lab, via, lock):
-    """A sample of the bytecodes of an acquire and a release in the main thread; all of them in
+    """A sample of the bytecodes of an acquire and a release in the main thread; a third of them in
     `make torture`.
     """
-    interrupt_each(lab, AT_EACH_BYTECODE, 19, lock)
+    interrupt_each(lab, AT_EACH_BYTECODE, 3 if tally.WHOLE else 19, lock)
 
 
 def interrupt_each(lab, code, step, *words):
     """Run a program that interrupts itself at each step-th point, and prints how often it got
     stuck, and its last point.
     """
-    first, step = (
-        (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, step + 1), step)
-    )
+    first = tally.make_random("first").randrange(1, step + 1)
     program = lab.start_code(code, first, step, *words)
     out, err = program.communicate()
 
@@ -219,7 +220,7 @@ def test_interrupt_at_each_line_of_run_ends_the_launcher(lab):
     """A sample of the lines of solo.run and Popen; all of them in `make torture`. No child is left,
     alive or dead.
     """
-    interrupt_each(lab, AT_EACH_LINE_OF_RUN, 11)
+    interrupt_each(lab, AT_EACH_LINE_OF_RUN, 1 if tally.WHOLE else 11)
 
 
 def test_each_signal_is_handled_once(lab, via):
