@@ -13,7 +13,7 @@ from solo.process.tree import find_children
 
 # unshare of Debian 11 ignores SIGINT and SIGTERM, and so does what it starts
 HEARING = ("env", "--default-signal=INT,TERM")
-INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *HEARING)
+INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def list_loaded(lab, *words, before=""):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from conftest import PATIENCE, Terminal, finish, inject, read_line, until, wait_dead
-from observed import INNER, find_chain
+from observed import HEARING, INNER, find_chain
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_waiter_ends_by_a_signal(lab, number):
     lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=INNER)
+    waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=(*INNER, *HEARING))
     until(lambda: lab.count_waiting("job") == 1)
 
     os.kill(find_chain(waiter)[0], number)
@@ -27,7 +27,9 @@ WAIT = ("-w", "forever", "-n", "job", "true")
 @pytest.mark.parametrize("words, screen", [(WAIT, "waiting"), (("sleep", "1000"), "")])
 def test_control_c_ends_a_waiter_and_a_command(lab, words, screen):
     lab.hold("job")
-    terminal = Terminal((*INNER, lab.script, *words), {**lab.environment, "TERM": "xterm"})
+    terminal = Terminal(
+        (*INNER, *HEARING, lab.script, *words), {**lab.environment, "TERM": "xterm"}
+    )
     try:
         terminal.wait_for(screen)
         until(lambda: len(find_chain(terminal)) >= (2 if screen else 3))
@@ -41,7 +43,9 @@ def test_launcher_that_ends_at_once_is_reaped(lab):
     """Its SIGCHLD may come before process 1 waits for it."""
     for _ in range(20):
         assert (
-            lab.run("-n", "job", "--", "nosuchcommand", prefix=INNER, timeout=PATIENCE).returncode
+            lab.run(
+                "-n", "job", "--", "nosuchcommand", prefix=(*INNER, *HEARING), timeout=PATIENCE
+            ).returncode
             == 127
         )
 
@@ -54,7 +58,9 @@ os.write(1, b"1\\n")
 while True:
     time.sleep(1)
 """
-    process = lab.start("-n", "job", "--", "/usr/bin/python3", "-c", code, prefix=INNER)
+    process = lab.start(
+        "-n", "job", "--", "/usr/bin/python3", "-c", code, prefix=(*INNER, *HEARING)
+    )
     assert read_line(process) == "1"
     chain = find_chain(process)
 
@@ -66,7 +72,7 @@ while True:
 
 
 def test_killed_launcher_ends_the_container(lab):
-    process = lab.start("-n", "job", "--", "sleep", "1000", prefix=INNER)
+    process = lab.start("-n", "job", "--", "sleep", "1000", prefix=(*INNER, *HEARING))
     until(lambda: len(find_chain(process)) == 3)
     chain = find_chain(process)
 
