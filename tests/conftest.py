@@ -114,9 +114,9 @@ def pytest_configure(config):
     os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # GNU parallel writes there
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
     if runs_tests and not leave_network():
-        addresses.PREFIX = f"{os.getpid():04x}"[
-            -4:
-        ]  # in this process; those that it starts use a copy of the source
+        # In this process; those that it starts use a copy of the source. Another pid namespace has
+        # the same pids.
+        addresses.PREFIX = os.urandom(2).hex()
     # A worker of xdist has several threads. With -n 0 a launcher would be refused a name that
     # pytest, with one thread, holds.
     threading.Thread(target=threading.Event().wait, daemon=True).start()
