@@ -259,16 +259,18 @@ def describe_state(job: Job, clock: Clock) -> str:
     return f"{runs.format_outcome(runs.make_row(job.name, last, None))}: {when}"
 
 
+def describe_bad(count: int, among: str) -> str:
+    """Return `2 of 40 need a look`."""
+    return f"{count or 'none'} of {among} need{'s' * (count == 1)} a look"
+
+
 def print_summary(jobs: "list[Job]", passing: int, clock: Clock) -> None:
     """Print below the table, where a long one leaves the prompt, why jobs are in bad states."""
     bad = [job for job in jobs if job.health.is_bad]
     for job in bad[:MOST_REASONS]:
         print_clean(f"{job.name}: {job.health.state}: {describe_state(job, clock)}")
     if jobs:
-        print_clean(
-            f"{len(bad) or 'none'} of {len(jobs)} need{'s' * (len(bad) == 1)} a look"
-            + " (solo show NAME)" * bool(bad)
-        )
+        print_clean(describe_bad(len(bad), str(len(jobs))) + " (solo show NAME)" * bool(bad))
     missed = [job.name for job in jobs if job.health.missed is not None]
     if missed:
         names = ", ".join(missed[:MOST_REASONS]) + ", ..." * (len(missed) > MOST_REASONS)

@@ -50,9 +50,16 @@ def give_place(uid: int) -> str:
     names.
     """
     user = find_user(uid)
-    if user == str(uid) or uid == OVERFLOW or os.path.lexists(f"{USERS_PLACE}/{uid}"):
-        return MAKE_PLACE.format(uid)  # which doctor --fix refuses, or leaves as it is
+    if user == str(uid) or not may_get_place(uid):
+        return MAKE_PLACE.format(uid)
     return f"as root: solo doctor --fix {user}"
+
+
+def may_get_place(uid: int) -> bool:
+    """Return whether `solo doctor --fix` makes a place for a uid with an account: not if there is
+    one, nor for root and nobody.
+    """
+    return uid not in (0, OVERFLOW) and not os.path.lexists(f"{USERS_PLACE}/{uid}")
 
 
 def explain(path: str, error: OSError, asked: "AskedFor" = True) -> str:

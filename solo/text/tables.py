@@ -83,9 +83,9 @@ def open_console() -> "Console | None":
         from rich.console import Console
     except ModuleNotFoundError:
         return None
-    # Of a dumb terminal rich takes the size only from here.
+    # Of a dumb terminal rich takes the size only from here. 0: unknown, before Python 3.11.
     size = get_terminal_size()
-    return Console(width=size.columns or 80, height=size.lines)
+    return Console(width=size.columns or 80, height=size.lines or 25)
 
 
 def print_table(

@@ -9,11 +9,13 @@ from observed import HEARING, INNER, find_chain
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
 
+CONTAINER = (*INNER, *HEARING)
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_waiter_ends_by_a_signal(lab, number):
     lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=(*INNER, *HEARING))
+    waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=CONTAINER)
     until(lambda: lab.count_waiting("job") == 1)
 
     os.kill(find_chain(waiter)[0], number)
@@ -27,9 +29,7 @@ WAIT = ("-w", "forever", "-n", "job", "true")
 @pytest.mark.parametrize("words, screen", [(WAIT, "waiting"), (("sleep", "1000"), "")])
 def test_control_c_ends_a_waiter_and_a_command(lab, words, screen):
     lab.hold("job")
-    terminal = Terminal(
-        (*INNER, *HEARING, lab.script, *words), {**lab.environment, "TERM": "xterm"}
-    )
+    terminal = Terminal((*CONTAINER, lab.script, *words), {**lab.environment, "TERM": "xterm"})
     try:
         terminal.wait_for(screen)
         until(lambda: len(find_chain(terminal)) >= (2 if screen else 3))
@@ -44,7 +44,7 @@ def test_launcher_that_ends_at_once_is_reaped(lab):
     for _ in range(20):
         assert (
             lab.run(
-                "-n", "job", "--", "nosuchcommand", prefix=(*INNER, *HEARING), timeout=PATIENCE
+                "-n", "job", "--", "nosuchcommand", prefix=CONTAINER, timeout=PATIENCE
             ).returncode
             == 127
         )
@@ -58,9 +58,7 @@ os.write(1, b"1\\n")
 while True:
     time.sleep(1)
 """
-    process = lab.start(
-        "-n", "job", "--", "/usr/bin/python3", "-c", code, prefix=(*INNER, *HEARING)
-    )
+    process = lab.start("-n", "job", "--", "/usr/bin/python3", "-c", code, prefix=CONTAINER)
     assert read_line(process) == "1"
     chain = find_chain(process)
 
@@ -72,7 +70,7 @@ while True:
 
 
 def test_killed_launcher_ends_the_container(lab):
-    process = lab.start("-n", "job", "--", "sleep", "1000", prefix=(*INNER, *HEARING))
+    process = lab.start("-n", "job", "--", "sleep", "1000", prefix=CONTAINER)
     until(lambda: len(find_chain(process)) == 3)
     chain = find_chain(process)
 

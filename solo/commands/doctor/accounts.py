@@ -15,6 +15,7 @@ from solo.commands.doctor.checks import REMOTE, find_file_system
 from solo.directories import find_home_place, find_place
 from solo.errors import SoloError
 from solo.kernel import OVERFLOW, USERS_PLACE, say
+from solo.text.remedies import may_get_place
 from solo.text.width import print_clean
 from solo.tickets import is_published, is_ticket
 
@@ -58,7 +59,7 @@ def needs_place(account: pwd.struct_passwd) -> bool:
     """Return whether an account has neither names nor a home directory of its own. Those of nobody
     and root never do.
     """
-    if account.pw_uid in (0, OVERFLOW) or os.path.lexists(f"{USERS_PLACE}/{account.pw_uid}"):
+    if not may_get_place(account.pw_uid):
         return False
     if find_file_system(account.pw_dir or "/")[0] in NOT_LOCAL:
         return False

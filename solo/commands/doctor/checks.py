@@ -22,7 +22,7 @@ from solo.commands.clean import LIKE_GENERATED
 from solo.commands.doctor.daemon import CRON_PATH
 from solo.commands.doctor.guards import RELATIVE
 from solo.commands.lookup import Asked, open_existing
-from solo.commands.states import MOST_REASONS, find_jobs, read_clock
+from solo.commands.states import MOST_REASONS, describe_bad, find_jobs, read_clock
 from solo.contention.addresses import list_addresses
 from solo.contention.judge import Look
 from solo.contention.period import ONCE_FILE as ONCE
@@ -498,7 +498,7 @@ def check_jobs(asked: "str | None") -> Findings:
         more = ", ..." * (len(bad) > MOST_REASONS)
         yield (
             NOTE,
-            f"{len(bad)} of {format_count(len(found), 'job')} need{'s' * (len(bad) == 1)} a look: "
+            f"{describe_bad(len(bad), format_count(len(found), 'job'))}: "
             f"{', '.join(bad[:MOST_REASONS])}{more} (solo list --all)",
         )
 
