@@ -20,7 +20,9 @@ try:
 
     main()  # does not return
 except Exception as error:  # as a rule memory ran out, perhaps again while this one is handled
-    if reason := getattr(error, "strerror", "") or str(error):
+    # No `:=`: Python 3.6 reads this file of solo.pyz too, to say which one it needs.
+    reason = getattr(error, "strerror", "") or str(error)
+    if reason:
         last_words = f"solo: cannot continue: {reason}\n".encode("ascii", "backslashreplace")
 finally:
     try:

@@ -119,6 +119,8 @@ def explain_missing_command(word: str, folders: str, following: str = "") -> str
 
 
 def guess_meaning(word: str, following: str) -> str:
+    if word == "help" and following in SUBCOMMAND_NAMES:
+        return f"did you mean solo {following} -h?"
     if word in MEANINGS:
         return f"it was taken as COMMAND; did you mean {MEANINGS[word]}?"
     if word in SHELL_WORDS:

@@ -2,6 +2,7 @@
 skip without one.
 """
 
+import ast
 import json
 import os
 import re
@@ -589,6 +590,15 @@ def libraries(request, index, tmp_path_factory):
     if result.returncode:
         pytest.skip(f"pip gets no {request.param} libraries: {result.stderr[-200:]}")
     return folder
+
+
+def test_older_python_reads_the_first_module_of_one_file():
+    """So that its line on the Python that it needs is printed, not a SyntaxError."""
+    source = (ROOT / "solo/__main__.py").read_text()
+
+    ast.parse(source, feature_version=(3, 6))
+    with pytest.raises(SyntaxError):
+        ast.parse(f"{source}\n(newer := 1)", feature_version=(3, 6))
 
 
 def test_one_file_has_help_whatever_libraries_it_was_made_beside(lab, index, libraries):

@@ -279,6 +279,7 @@ MISTAKES = [
     ("status job", "status: command not found (it was taken as COMMAND; did you mean solo show?)"),
     ("unlock", "unlock: command not found (it was taken as COMMAND; did you mean solo release?)"),
     ("help", "help: command not found (it was taken as COMMAND; did you mean solo --help?)"),
+    ("help metrics", "help: command not found (did you mean solo metrics -h?)"),
     (
         "version",
         "version: command not found (it was taken as COMMAND; did you mean solo --version?)",
