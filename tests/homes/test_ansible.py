@@ -39,6 +39,7 @@ def playbook(tmp_path):
     return tmp_path / "ansible/solo.yml"
 
 
+@pytest.mark.rare
 @pytest.mark.root
 @pytest.mark.tool("unshare", "crontab", "sudo", "flock")
 def test_role_installs_solo_and_a_guarded_line_once(playbook, new, tmp_path):

@@ -204,13 +204,7 @@ def test_debian_package_has_the_files_that_its_readme_names(unpacked):
     assert named and all((unpacked / path[1:]).exists() for path in named)
 
 
-SUITES = [
-    "trixie",
-    pytest.param("bookworm", marks=pytest.mark.rare),
-]  # its libraries are a set of test_install.py
-
-
-@pytest.fixture(scope="module", params=SUITES)
+@pytest.fixture(scope="module", params=["trixie", "bookworm"])
 def newcomer(request, place, deb):
     """Run newcomer.sh in a clean root of a suite; return the directory with its results."""
     lab, later = place / request.param, place / f"later-{request.param}"
@@ -245,7 +239,12 @@ def run_in_root(suite, lab, *words):
 class TestNewcomer:
     """The results of newcomer.sh."""
 
-    pytestmark = [pytest.mark.root, DEB_TOOLS, pytest.mark.tool("debootstrap", "systemd-nspawn")]
+    pytestmark = [
+        pytest.mark.rare,
+        pytest.mark.root,
+        DEB_TOOLS,
+        pytest.mark.tool("debootstrap", "systemd-nspawn"),
+    ]
 
     def test_two_commands_guard_a_crontab_line(self, newcomer):
         run, *_ = json.loads((newcomer / "history").read_text())
@@ -325,7 +324,7 @@ solo -- date +now >/lab/date
 """
 
 
-@pytest.mark.rare  # apt-get installs sixty packages; TestNewcomer installs the same package
+@pytest.mark.rare
 @pytest.mark.root
 @pytest.mark.tool("debootstrap", "systemd-nspawn")
 def test_commands_of_the_readme_work_in_order_from_a_fresh_clone(tmp_path):

@@ -124,7 +124,9 @@ HOLDS = [["X"], ["S", "S"], ["IX"], ["1/2", "1/2"], ["1/3", "1/2"], ["2/2"]]
 SOME = [["X"], ["S", "S"], ["1/2", "1/2"]]
 FEW = (SOME, ["X", "S", "1/2"], 1)
 ONE_EACH = pytest.param(HOLDS, ["X", "S", "1/2", "1/3"], 1, marks=pytest.mark.full)
-TWO_FOR_ONE = pytest.param(SOME, ["X", "S", "1/2", "2/2"], 2, marks=pytest.mark.full)
+TWO_FOR_ONE = pytest.param(
+    SOME, ["X", "S", "1/2", "2/2"], 2, marks=[pytest.mark.full, pytest.mark.rare]
+)
 
 
 @pytest.mark.parametrize("choices, wanted, count", [FEW, ONE_EACH, TWO_FOR_ONE])
