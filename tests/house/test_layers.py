@@ -35,6 +35,10 @@ MODULES = dict(list_modules())
 TOP, LATE, TYPES = "at the top of the file", "in a function", "for type checkers"
 
 
+def is_for_types(node):
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+
+
 def read_imports(source):
     """Yield (module, TOP, LATE or TYPES) of each import. `from solo.text import width` imports
     solo.text.width.
@@ -42,7 +46,7 @@ def read_imports(source):
     tree = ast.parse(source)
     places = dict.fromkeys(ast.iter_child_nodes(tree), TOP)
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if is_for_types(node):
             places.update((inner, TYPES) for kept in node.body for inner in ast.walk(kept))
     for node in ast.walk(tree):
         names = (
@@ -64,13 +68,13 @@ def find_unions(source):
     """
     nodes, unseen = list(ast.walk(ast.parse(source))), set()
     for node in nodes:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if is_for_types(node):
             unseen.update(ast.walk(node))
         elif isinstance(node, ast.FunctionDef):
             inner = [one for one in ast.walk(node) if isinstance(one, ast.AnnAssign)]
             unseen.update(part for one in inner for part in ast.walk(one.annotation))
     unions = [node for node in nodes if isinstance(node, ast.BinOp) and node not in unseen]
-    return [node.lineno for node in unions if ast.unparse(node.right) == "None"]
+    return [node.lineno for node in unions if getattr(node.right, "value", "") is None]
 
 
 def test_no_union_with_none_is_evaluated():

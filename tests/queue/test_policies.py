@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from conftest import (
@@ -442,23 +443,20 @@ def test_new_holder_gets_one_sigterm(lab, line):
     means at once.
     """
     holder = lab.hold("job")
-    count = f"trap 'echo term' TERM; echo up; {LIVE}"
-    slow = (
-        "strace",
-        "-qq",
-        "-o",
-        lab.path / "trace",
-        "-e",
-        "inject=unlink,unlinkat:delay_enter=2s:when=1",
-    )
+    count = f"trap 'echo term' TERM; echo $PPID; {LIVE}"
+    slow = inject(lab, "unlink,unlinkat:delay_enter=99s:when=1")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
     until(lambda: lab.count_waiting("job") == 1)
     holder.communicate()
-    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
+    launcher = int(read_line(waiter))
+    assert lab.count_waiting("job") == 1
 
-    ended = lab.run(*line.split())
+    ender = lab.start(*line.split())
+    until(lambda: not re.search(r"ShdPnd:\t0+\n", Path(f"/proc/{launcher}/status").read_text()))
+    waiter.kill()  # strace, which lets the launcher go on
+    output, _ = ender.communicate()
 
-    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (
+    assert (ender.returncode, finish(waiter)[1], output.count(b"ended") == 1) == (
         0,
         "term\n",
         line[:4] == "stop",
