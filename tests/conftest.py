@@ -549,7 +549,7 @@ class Lab:
             from solo.commands.lookup import Asked
             from solo.text.tables import format_json
 
-            rows, complete = collect(Asked(dir=self.environment.get("SOLO_DIR")), words)
+            rows, _, complete = collect(Asked(dir=self.environment.get("SOLO_DIR")), words)
             assert complete
             return json.loads(format_json(rows))
         result = self.run("history", "--json", *words)

@@ -53,16 +53,12 @@ def make_command(one: Subcommand) -> "_click.Command":
     def function() -> None: ...
 
     names = typer.Argument(None, metavar=one.names.metavar, help=one.names.help, show_default=False)
-    parameters = [make_parameter("names", list[str], names), *map(declare, one.options)]
-    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    words = Parameter("names", Parameter.KEYWORD_ONLY, default=names, annotation=list[str])
+    function.__signature__ = Signature([words, *map(declare, one.options)])  # type: ignore[attr-defined]
     settings = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(add_completion=False)
     app.command(one.name, cls=Command, help=one.text, context_settings=settings)(function)
     return typer.main.get_command(app)
-
-
-def make_parameter(key: str, kind: object, default: object) -> Parameter:
-    return Parameter(key, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def declare(option: Option) -> Parameter:
@@ -75,7 +71,8 @@ def declare(option: Option) -> Parameter:
         help=option.help,
         metavar=option.metavar,
     )
-    return make_parameter(option.key, bool if is_flag else str, default)
+    kind = bool if is_flag else str
+    return Parameter(option.key, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def leave_colors() -> None:

@@ -48,7 +48,7 @@ def run(options: Asked, names: "list[str]") -> int:
     read.
     """
     directory = options.dir
-    unknown = [name for name in names if report_unknown(name, options, "clean")]
+    unknown = report_unknown(names, options, "clean")
     complete = clean_all(open_names, names, options, clean) and not unknown
     tighten_journals(directory)
     if options.history is not None:

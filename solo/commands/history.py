@@ -8,14 +8,7 @@ from time import localtime, strftime, time
 
 from solo.commands.list import Cells
 from solo.commands.list import make_table as make_list
-from solo.commands.lookup import (
-    Asked,
-    check_via,
-    describe_place,
-    has_traces,
-    report_unknown,
-    visit_queue,
-)
+from solo.commands.lookup import Asked, describe_place, has_traces, report_unknown, visit_queue
 from solo.errors import SoloError, UsageError
 from solo.history.health import Held
 from solo.history.reader import History, Run, find_histories, find_history
@@ -67,10 +60,8 @@ def run(options: Asked, names: "list[str]") -> int:
     """
     if options.via == SOCKET:
         raise UsageError("history: --via socket keeps no history")
-    check_via(options.where)
     after = options.since
-    quiet: list[str] = []
-    rows, complete = collect(options, names, after, quiet)
+    rows, quiet, complete = collect(options, names, after)
     if options.failed:
         rows = [row for row in rows if row.outcome in BAD]
     rows = rows[-(options.limit or len(rows)) :]
@@ -123,12 +114,10 @@ def describe_nothing(options: Asked, names: "list[str]") -> str:
 
 
 def collect(
-    options: Asked, names: "list[str]", after: float = 0.0, quiet: "list[str] | None" = None
-) -> "tuple[list[RunRow], bool]":
-    """Return ([a row per run or skip that still runs or ended at `after` or later], whether all
-    could be read).
-
-    Add to `quiet` the names, not those made from commands, of which all events are earlier.
+    options: Asked, names: "list[str]", after: float = 0.0
+) -> "tuple[list[RunRow], list[str], bool]":
+    """Return ([a row per run or skip that still runs or ended at `after` or later], [the names, not
+    those made from commands, of which all events are earlier], whether all could be read).
     """
     if options.is_engine:
         from solo.commands import remote
@@ -136,27 +125,21 @@ def collect(
         runs = sorted(
             remote.collect_runs(options.where, names), key=lambda pair: (pair[1].begin, pair[0])
         )
-        return [make_row(name, run, None) for name, run in runs if run.time >= after], True
-    found, complete, origin = [], True, read_origin()
-    for name in names:
-        complete = not report_unknown(name, options.at(FILE), "show") and complete
+        return [make_row(name, run, None) for name, run in runs if run.time >= after], [], True
+    found, quiet, origin = list[RunRow](), list[str](), read_origin()
+    complete = not report_unknown(names, options.at(FILE), "show")
     for name, history in find_histories(options.dir, names, after):
         try:
             if isinstance(history, SoloError):
                 raise history
             mine = list_rows(name, history, options, origin, after)
             found += mine
-            if (
-                quiet is not None
-                and history.events
-                and not mine
-                and not history.events[-1].is_generated
-            ):
+            if history.events and not mine and not history.events[-1].is_generated:
                 quiet.append(name)
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
-    return sorted(found, key=lambda row: row.time), complete
+    return sorted(found, key=lambda row: row.time), quiet, complete
 
 
 def list_rows(

@@ -102,11 +102,9 @@ class Keeping:
         self.record = record = Record(
             identity.read_self(), self.origin, posix.geteuid(), plan.claim, plan.names, kept.words
         )
-        record.keep, record.is_timed, record.descriptor = (
-            kept.identity,
-            kept.is_timed,
-            kept.descriptor,
-        )
+        record.keep = kept.identity
+        record.is_timed = kept.is_timed
+        record.descriptor = kept.descriptor
         record.is_guarded = (
             kept.descriptor is not None or self.origin.pid_namespace != identity.FIRST_PID_NAMESPACE
         )
@@ -318,10 +316,8 @@ def find_process(pid: int) -> "tuple[int, int]":
     try:
         stat, group = identity.read_stat(pid), int(identity.read_status(pid, b"Tgid:")[0])
         is_ours = posix.geteuid() == 0 or may_signal(posix.geteuid(), pid)
-        ours, theirs = (
-            identity.read_namespace("self", "pid"),
-            identity.read_namespace(pid, "pid") if is_ours else "",
-        )
+        ours = identity.read_namespace("self", "pid")
+        theirs = identity.read_namespace(pid, "pid") if is_ours else ""
     except OSError as error:
         gone = error.errno in (ENOENT, ESRCH)
         remedy = (

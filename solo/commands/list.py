@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from solo.commands.lookup import (
     Asked,
-    check_via,
     describe_no_locks,
     describe_place,
     open_existing,
@@ -39,7 +38,6 @@ def run(options: Asked, names: "list[str]") -> int:
     unreadable or unknown.
     """
     via = options.via
-    check_via(via or FILE)
     lost: list[str] = []
 
     def visit(row: Row, ticket: Ticket) -> None:
@@ -78,7 +76,7 @@ def describe_empty(options: Asked, complete: bool) -> str:
 def report_absent(names: "list[str]", found: "list[str]", options: Asked, verb: str) -> "list[str]":
     """Print on stderr which of `names` are unknown, if nothing was `found`. Return these."""
     absent = [name for name in names if not any(is_within(one, [name]) for one in found)]
-    return [name for name in absent if report_unknown(name, options, verb)]
+    return report_unknown(absent, options, verb)
 
 
 def find_lost(name: str, ticket: Ticket) -> str:

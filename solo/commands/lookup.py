@@ -1,7 +1,7 @@
 """Find the tickets of a name, for the subcommands. Looking needs no gate and changes nothing."""
 
 import posix
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from posixpath import exists
 
@@ -18,7 +18,6 @@ from solo.tickets import FileQueue, Queue, Ticket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import TypeVar
 
     from solo.acquire import FindPlace
@@ -75,9 +74,7 @@ def open_queue(name: str, options: Asked, origin: Origin) -> "Queue | None":
     """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is
     refused.
     """
-    via = options.where
-    check_via(via)
-    if via == SOCKET:
+    if options.where == SOCKET:
         from solo.contention.sockets import SocketQueue
 
         return SocketQueue(name, origin)
@@ -188,14 +185,16 @@ def find_owner(name: str) -> str:
     return next((user for user in owners if not user.isdecimal()), "")
 
 
-def report_unknown(name: str, options: Asked, verb: str) -> bool:
-    """Print the error of check_known on stderr. Return True if there was one."""
-    try:
-        check_known(name, options, verb)
-        return False
-    except SoloError as error:
-        say(str(error))
-        return True
+def report_unknown(names: "list[str]", options: Asked, verb: str) -> "list[str]":
+    """Return the names that check_known refuses, and print its errors on stderr."""
+    unknown = []
+    for name in names:
+        try:
+            check_known(name, options, verb)
+        except SoloError as error:
+            say(str(error))
+            unknown.append(name)
+    return unknown
 
 
 def visit_queue(

@@ -36,9 +36,10 @@ def run(options: "Asked", names: "list[str]") -> int:
 
         return remote.release(options, names)
     deepest_first = sorted(dict.fromkeys(names), key=lambda name: -name.count("/"))
-    known = [name for name in deepest_first if not report_unknown(name, options, "release")]
+    unknown = report_unknown(deepest_first, options, "release")
+    known = [name for name in deepest_first if name not in unknown]
     complete = visit_queues(known, options, lambda name, queue: release(name, queue, options))
-    return 0 if complete and known == deepest_first else SoloError.status
+    return 0 if complete and not unknown else SoloError.status
 
 
 class KeptHold:
@@ -50,7 +51,9 @@ class KeptHold:
 
     def __init__(self, queue: "FileQueue", ticket: "Ticket") -> None:
         assert ticket.record and ticket.record.child and ticket.owner_uid is not None
-        self.queue, self.ticket, self.record = queue, ticket, ticket.record
+        self.queue = queue
+        self.ticket = ticket
+        self.record = ticket.record
         self.process: Process = ticket.record.child
         self.uid = ticket.owner_uid
         self.call = self.uid, self.record.launcher, self.process

@@ -123,7 +123,8 @@ class Onlooker(Contender):
 
     def acquire(self) -> None:  # type: ignore[override]
         """Return if it would acquire. Raises Busy, and what `watch` does."""
-        self.earlier, self.is_new = self.engine.list_entries(self.name), True
+        self.earlier = self.engine.list_entries(self.name)
+        self.is_new = True
         self.obstacles = find_obstacles(self.earlier, self.record.claim)
         if self.obstacles:
             self.wait_for_obstacles()
@@ -221,10 +222,8 @@ def release_name(engine: Engine, name: str) -> bool:
         say(f"{name}: not held (names at {engine.where})")
     elif not silent:
         entry, last = found[0]
-        why, remedy = (
-            "the engine does not say when it was renewed",
-            "solo-engines(7) has the way by hand",
-        )
+        why = "the engine does not say when it was renewed"
+        remedy = "solo-engines(7) has the way by hand"
         if last:
             why = f"it was renewed {format_duration(last.age)} ago"
             remedy = "solo stop ends it" if entry.record.launcher else "end that program"

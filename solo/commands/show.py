@@ -2,7 +2,7 @@
 runs and its files.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from posix import uname
 from time import localtime, strftime, time
 from typing import Any
@@ -42,16 +42,17 @@ ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "n
 
 def run(options: Asked, names: "list[str]") -> int:
     """Print each name as text or JSON. Return 125 if one cannot be read or was never used."""
-    unknown, shown, origin = list[str](), list[NameRow](), read_origin()
+    unknown: list[str] = []
     unread: list[str] = []
+    shown: list[NameRow] = []
+    origin = read_origin()
 
     def show(name: str, queue: "Queue | None") -> bool:
-        errors: list[SoloError] = []
-        shown.append(collect(name, queue, options, origin, errors.append))
-        for error in errors:
-            say(f"{name}: {error}")
-        unread.extend([name] * len(errors))
-        return not errors
+        known, is_whole = collect(name, queue, options, origin)
+        shown.append(known)
+        if not is_whole:
+            unread.append(name)
+        return is_whole
 
     if options.is_engine:
         rows, complete = collect_rows(options.dir, options.where, names)
@@ -63,7 +64,7 @@ def run(options: Asked, names: "list[str]") -> int:
             mine = [row._replace(processes=[]) for row in rows if row.name == name]
             shown.append(add_tickets(NameRow(name, options.where), mine))
     else:
-        unknown = [name for name in names if report_unknown(name, options, "show")]
+        unknown = report_unknown(names, options, "show")
         complete = visit_queues(names, options, show)
     if options.json:
         print(format_json(shown))
@@ -75,25 +76,22 @@ def run(options: Asked, names: "list[str]") -> int:
 
 
 def collect(
-    name: str,
-    queue: "Queue | None",
-    options: Asked,
-    origin: Origin,
-    report: "Callable[[SoloError], None]",
-) -> NameRow:
-    """Return the row of one name. Call `report` with each SoloError of a ticket."""
+    name: str, queue: "Queue | None", options: Asked, origin: Origin
+) -> "tuple[NameRow, bool]":
+    """Return (the row of one name, whether all of its tickets could be read), and print errors."""
     via, directory = options.where, options.dir
-    known = NameRow(name, via)
+    known, complete = NameRow(name, via), True
     if via == FILE:
         known = show_history(known, options, origin)
     if queue is None:
-        return known
+        return known, complete
     if isinstance(queue, FileQueue):
         known = known._replace(path=queue.place.path, skips=read_skips(queue))
     rows, roots = list[Row](), dict[int, list[int]]()
     for ticket in look_at(queue, queue.list_files()):
         if isinstance(ticket, SoloError):
-            report(ticket)
+            say(f"{name}: {ticket}")
+            complete = False
             continue
         ticket.read_record()
         row = show_slot(make_row(name, via, ticket), ticket, directory, via)
@@ -115,7 +113,7 @@ def collect(
             else row
             for row in rows
         ]
-    return add_tickets(known, rows)
+    return add_tickets(known, rows), complete
 
 
 def show_history(known: NameRow, options: Asked, origin: Origin) -> NameRow:

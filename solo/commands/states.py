@@ -69,7 +69,7 @@ def run(options: Asked, names: "list[str]") -> int:
     """
     if options.where != FILE:
         raise UsageError("list --all shows names that are kept as files (others have no history)")
-    unknown = [name for name in names if report_unknown(name, options, "list")]
+    unknown = report_unknown(names, options, "list")
     clock = read_clock()
     jobs, refused, passing = find_jobs(options, names, clock)
     for name, error in refused:

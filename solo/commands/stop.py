@@ -29,9 +29,10 @@ def run(options: Asked, names: "list[str]") -> int:
         from solo.commands import remote
 
         return remote.stop(options, names)
-    known = [name for name in names if not report_unknown(name, options, "stop")]
+    unknown = report_unknown(names, options, "stop")
+    known = [name for name in names if name not in unknown]
     complete = visit_queues(known, options, lambda name, queue: stop_name(name, queue, options))
-    return 0 if complete and known == names else SoloError.status
+    return 0 if complete and not unknown else SoloError.status
 
 
 def stop_name(name: str, queue: "Queue | None", options: Asked) -> bool:

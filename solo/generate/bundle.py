@@ -121,15 +121,14 @@ def make_script(python: str, sites: "list[str]", program: str, stub: str) -> str
     """Return the script. Behind a `stub` (packaging/stub.c) its first word is a mask of ignored
     signals.
     """
-    inherited, tag = FROM_STUB.format(stub=stub) if stub else "", make_tag(list_modules())
     return SCRIPT.format(
         python=python,
         sites=sites,
         program=program,
-        inherited=inherited,
+        inherited=FROM_STUB.format(stub=stub) if stub else "",
         threshold=THRESHOLD,
         head=HEAD,
-        tag=tag,
+        tag=make_tag(list_modules()),
     )
 
 

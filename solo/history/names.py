@@ -1,7 +1,7 @@
 """Find all names below a directory. Each directory is opened once and listed once."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from solo.directories import DEEPEST, Directory, open_part
 from solo.errors import SoloError
@@ -26,15 +26,13 @@ def find_files(
 
 
 def walk(
-    place: Directory, listed: "list[str]", above: str, wanted: "Sequence[str]"
+    place: Directory, listed: "Iterable[str]", above: str, wanted: "Sequence[str]"
 ) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
     """Yield what find_files does for each directory `listed` in `place`, whose own name with a
     slash is `above`.
     """
     if not is_within(above[:-1], wanted):
-        listed = list(
-            {name[len(above) :].partition("/")[0] for name in wanted if name.startswith(above)}
-        )
+        listed = {name[len(above) :].partition("/")[0] for name in wanted if name.startswith(above)}
     for part in sorted([part for part in listed if part[0] != "."]):
         name = above + part
         try:

@@ -45,13 +45,12 @@ def parse_count(text: bytes) -> int:
     return value
 
 
-def parse_mode(text: bytes) -> str:
-    return check_claim(text.decode()).mode
-
-
 # The fields of each event, and those that it may lack.
-REQUIRED: Readers = {"host": parse_text, "mode": parse_mode}
-REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_count))
+REQUIRED: Readers = {
+    "host": parse_text,
+    "mode": lambda text: check_claim(text.decode()).mode,
+    **dict.fromkeys(("uid", "launcher", "slots", "take"), parse_count),
+}
 OPTIONAL: Readers = {
     **dict.fromkeys(("start", "waited", "ran"), parse_seconds),
     **dict.fromkeys(("child", "slot", "token"), parse_count),
@@ -59,16 +58,14 @@ OPTIONAL: Readers = {
     **dict.fromkeys(("why", "user"), parse_text),
     "note": parse_note,
 }
-READERS = {key.encode(): (key, read) for key, read in {**REQUIRED, **OPTIONAL}.items()}
-READERS.update(
-    {
-        b"timed-out": ("is_timed_out", b"1".__eq__),
-        b"lost": ("is_lost", b"1".__eq__),
-        b"kept": ("is_kept", lambda value: True),
-        b"generated": ("is_generated", lambda value: True),
-        b"captured": ("is_captured", lambda value: True),
-    }
-)
+READERS = {
+    **{key.encode(): (key, read) for key, read in {**REQUIRED, **OPTIONAL}.items()},
+    b"timed-out": ("is_timed_out", b"1".__eq__),
+    b"lost": ("is_lost", b"1".__eq__),
+    b"kept": ("is_kept", lambda value: True),
+    b"generated": ("is_generated", lambda value: True),
+    b"captured": ("is_captured", lambda value: True),
+}
 # The events, and which fields each cannot lack.
 NEEDED = {
     STARTED: REQUIRED.keys() | {"start", "child", "token"},

@@ -89,21 +89,22 @@ def find_usual(
     says.
     """
     runs: list[Ran] = []
-    for tail in read_tails(directory, name):
-        lines = tail.split(b"\n")[:-1]
+    for lines in read_tails(directory, name):
         runs = [run for line in lines if line.startswith(ENDED) and (run := parse_run(line))]
         if len(runs) >= MOST:
             break
     return choose_usual(runs, quote_words(command, FIELD_LIMIT) if command else b"")
 
 
-def read_tails(directory: "str | None", name: str) -> "Iterator[bytes]":
-    """Yield the end of the journal of a name, then more of it if there is more. Never raises."""
+def read_tails(directory: "str | None", name: str) -> "Iterator[list[bytes]]":
+    """Yield the last lines of the journal of a name, then more of them if there are more. Never
+    raises.
+    """
     try:
         with open_place(directory, name) as place:
             for size in SIZES:
                 tail = b"".join(read_both(place, size))
-                yield tail
+                yield tail.split(b"\n")[:-1]
                 if len(tail) < size:
                     return
     except (OSError, SoloError):
@@ -160,8 +161,7 @@ def count_own_skips(directory: "str | None", name: str, command: "list[bytes]") 
     count.
     """
     words, most = quote_words(command, FIELD_LIMIT), 0
-    for tail in read_tails(directory, name):
-        lines = tail.split(b"\n")[:-1]
+    for lines in read_tails(directory, name):
         for ignored in (b"", DIGITS):
             count, was_started = count_last_skips(lines, words, ignored)
             if count or was_started:

@@ -16,23 +16,19 @@ if TYPE_CHECKING:
 
 # The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are
 # events of the journal.
-OK, FAILED, SIGNALED, TIMED_OUT, LOST, RUNNING = (
-    "ok",
-    "failed",
-    "signaled",
-    "timed out",
-    "lost",
-    "running",
-)
+OK = "ok"
+FAILED = "failed"
+SIGNALED = "signaled"
+TIMED_OUT = "timed out"
+LOST = "lost"
+RUNNING = "running"
 OVERDUE = "overdue"  # of a run that goes on
 VALUE_LIMIT = 4096  # characters of a value
 OUTCOME, STATUS, RAN = "SOLO_OUTCOME", "SOLO_STATUS", "SOLO_RAN"
-PID, COMMAND, SINCE, NOTE = (
-    "SOLO_HOLDER_PID",
-    "SOLO_HOLDER_COMMAND",
-    "SOLO_HOLDER_SINCE",
-    "SOLO_HOLDER_NOTE",
-)
+PID = "SOLO_HOLDER_PID"
+COMMAND = "SOLO_HOLDER_COMMAND"
+SINCE = "SOLO_HOLDER_SINCE"
+NOTE = "SOLO_HOLDER_NOTE"
 CAPTURED = "SOLO_CAPTURED"
 VALUES = OUTCOME, STATUS, RAN, PID, COMMAND, SINCE, NOTE, CAPTURED
 

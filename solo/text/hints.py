@@ -107,7 +107,7 @@ SHORTEST_GUESS = 3  # letters
 ALIKE = 0.65  # below it the nearest word is another one: --flock for --nonblock
 
 
-def explain_missing_command(word: str, folders: str, following: str = "") -> str:
+def explain_missing_command(word: str, folders: str, following: str) -> str:
     """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the
     PATH, "" for a path; else the PATH.
     """

@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 Time = float  # seconds since the epoch; --json has it in RFC 3339
 Mode = Literal["exclusive", "shared", "slots"]
-MODES: "dict[str, Mode]" = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
-MODES.update({INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"})
+MODES: "dict[str, Mode]" = {
+    EXCLUSIVE: "exclusive",
+    SHARED: "shared",
+    SLOTS: "slots",
+    INTEND_EXCLUSIVE: "exclusive",
+    INTEND_SHARED: "shared",
+}
 FIELDS_OF_TIME = frozenset("since time end last due missed first".split())
 
 
@@ -215,7 +220,7 @@ class Verdict(NamedTuple):
     status: int  # the exit status, 0 if it runs or waits
 
 
-GOOD, BAD, NOTE = ("ok", "fails", "note")  # states of a finding of doctor
+GOOD, BAD, NOTE = "ok", "fails", "note"  # states of a finding of doctor
 
 
 class Finding(NamedTuple):

@@ -126,7 +126,7 @@ def make_rich(
         row_styles=looks,
     )
     *fixed, last = columns
-    widths = [max(map(measure, cells)) for cells in list(zip(columns, *rows))[:-1]]
+    widths = [max(map(measure, cells)) for cells in zip(fixed, *rows)]
     for column, width in zip(fixed, widths):
         table.add_column(column, no_wrap=True, min_width=width, max_width=width)
     table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)

@@ -155,19 +155,15 @@ def find_where(line: Line) -> "Where | None":
     ]
     shared = frozenset(map(str, seen)) | {"shared"} & advice.options.keys()
     if via == "socket":
+        place, is_own = "--via socket", True
         private = unit.find_private_network() if unit else ""
-        return Where("--via socket", owner, True, private and f"{private} of {line.file}", shared)
-    if unit and unit.has_made_up_user and not names:
+    elif unit and unit.has_made_up_user and not names:
         return None
-    private = unit.find_private(names) if unit else ""
-    is_own = not names or unit is not None and (unit.has_made_up_user or unit.is_made(names))
-    return Where(
-        names and os.path.realpath(names),
-        owner,
-        is_own,
-        private and f"{private} of {line.file}",
-        shared,
-    )
+    else:
+        place = names and os.path.realpath(names)
+        is_own = not names or unit is not None and (unit.has_made_up_user or unit.is_made(names))
+        private = unit.find_private(names) if unit else ""
+    return Where(place, owner, is_own, private and f"{private} of {line.file}", shared)
 
 
 def find_file(path: str) -> object:

@@ -49,14 +49,17 @@ LONG = {
     "nonblock": "n",
     "nb": "n",
     "shared": "s",
+    "exclusive": "x",
+    "close": "o",
+    "no-fork": "F",
+    "fcntl": "f",
+    "port": "p",
+    "silent": "s",
 }
-LONG |= {"exclusive": "x", "close": "o", "no-fork": "F", "fcntl": "f", "port": "p", "silent": "s"}
 LONG_FLOCK = " wait= timeout= conflict-exit-code= nonblock nb shared exclusive close no-fork fcntl"
 FOREVER, EXIT_0 = "--wait forever", "-q -E 0"
 # fmt: off
-FLOCK = {"": FOREVER, "E": FOREVER, "n": "-q -E 1", "En": "-q -E {E}", "w": (
-                                                                            "-q -E 1 --wait "
-                                                                            "{w}"), "Ew": "-q -E {E} --wait {w}"}
+FLOCK = {"": FOREVER, "E": FOREVER, "n": "-q -E 1", "En": "-q -E {E}", "w": "-q -E 1 --wait {w}", "Ew": "-q -E {E} --wait {w}"}
 TOOLS = {
     "flock": Tool("flock", f"nw:E:xeoFfs{LONG_FLOCK}", FLOCK, keeps=True),
     "lckdo": Tool("fcntl", "qwW:exs", {"": "", "q": "-q", "w": FOREVER, "W": "--wait {W}", "Wq": "-q --wait {W}"}),
@@ -64,9 +67,7 @@ TOOLS = {
     "s6-setlock": Tool("fcntl", "nNrw", {"": FOREVER, "n": "-E 1"}),
     "chpst": Tool("flock", "l:L:", {"l": FOREVER, "L": "-E 111"}, keeps=True, lock="lL"),
     "with-lock-ex": Tool("fcntl", "wfq", {"w": FOREVER, "f": "-E 255", "q": EXIT_0}),
-    "runlock": Tool("fcntl", "f:t:", {"f": (
-                                           "-q -E 73 --wait "
-                                           "5"), "ft": "-q -E 73 --wait {t}"}, lock="f"),
+    "runlock": Tool("fcntl", "f:t:", {"f": "-q -E 73 --wait 5", "ft": "-q -E 73 --wait {t}"}, lock="f"),
     "run-one": Tool(None, "", {"": "-q -E 1"}, keeps=True),
     # of Timothy Kay: binds a port of a loopback address that has the uid in it
     "solo": Tool(None, " port= silent", {"p": "-E 98", "ps": EXIT_0}, keeps=True),

@@ -16,8 +16,12 @@ from solo.kernel import HOME_PLACE, USERS_PLACE
 from solo.text.remedies import DYNAMIC_UNIT, IN_A_UNIT, ROOTS_JOURNALS, quote_path
 
 NO = ("", "no", "n", "false", "f", "off", "0")
-MADE = {"RuntimeDirectory": "/run/", "StateDirectory": "/var/lib/"}  # by systemd, for the unit
-MADE |= {"CacheDirectory": "/var/cache/", "LogsDirectory": "/var/log/"}
+MADE = {  # by systemd, for the unit
+    "RuntimeDirectory": "/run/",
+    "StateDirectory": "/var/lib/",
+    "CacheDirectory": "/var/cache/",
+    "LogsDirectory": "/var/log/",
+}
 SPECIFIERS = {
     "%t": "/run",
     "%S": "/var/lib",

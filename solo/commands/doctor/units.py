@@ -19,8 +19,16 @@ from solo.text.users import find_user
 PREFIX = re.compile(r"([-:+!|]*)([^-:+!|@\s].*)")
 HEADER = re.compile(r"\s*\[[^\]]+\]\s*")
 SETTING = re.compile(r"([A-Za-z]\w*)\s*=\s*(.*)")
-LISTS = {*EFFECTS, *MADE, "Environment", "EnvironmentFile", "SystemCallFilter"}
-LISTS |= {"SuccessExitStatus", "RestartPreventExitStatus", "Sockets"}
+LISTS = {
+    *EFFECTS,
+    *MADE,
+    "Environment",
+    "EnvironmentFile",
+    "SystemCallFilter",
+    "SuccessExitStatus",
+    "RestartPreventExitStatus",
+    "Sockets",
+}
 # The settings that systemd applies to a command with the prefix +.
 OF_ALL = frozenset(
     "Type NotifyAccess WatchdogSec Environment EnvironmentFile SuccessExitStatus Restart "
@@ -70,12 +78,9 @@ def parse_unit(sources: "list[Source]") -> "Iterator[Line]":
             if line.advice.edit and line.advice.lock in conditions.values():
                 line = line._replace(advice=keep_condition(line.advice))
                 kept.add(line.advice.lock)
-            is_refused = (
-                one is not settings[one.key][0] and values.get("Type", "simple") != "oneshot"
-            )
-            yield (
-                line._replace(advice=line.advice.add(BAD, "unit", SECOND)) if is_refused else line
-            )
+            if one is not settings[one.key][0] and values.get("Type", "simple") != "oneshot":
+                line = line._replace(advice=line.advice.add(BAD, "unit", SECOND))
+            yield line
         elif one.key.startswith("Exec") and MENTION.search(one.value):
             if conditions.get(one) in kept:
                 continue
