@@ -25,10 +25,8 @@ def find_journals(directory: "str | None", *names: str) -> "tuple[str, list[str]
     """Return (path, parts below it, whether other users may write there) of the journal of one
     name, or of all.
     """
-    path, parts = (
-        directories.find_base(directory),
-        [part for name in names for part in directories.split_name(name)],
-    )
+    path = directories.find_base(directory)
+    parts = [part for name in names for part in directories.split_name(name)]
     is_roots = not posix.geteuid() and (
         path == ROOT_PLACE or (directory and is_same(path, ROOT_PLACE))
     )

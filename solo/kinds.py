@@ -43,10 +43,6 @@ class Kind:
         self.sample = sample
 
 
-def read_flag(flag: str, text: str) -> bool:
-    return True
-
-
 def read_word(flag: str, text: str) -> str:
     if text == "":
         raise UsageError(f"{flag} needs a value, not an empty word (is a variable unset?)")
@@ -188,7 +184,7 @@ def read_events(flag: str, text: str) -> "list[str]":
     return events
 
 
-FLAG = Kind(read_flag, "")  # has no value
+FLAG = Kind(lambda flag, text: True, "")  # has no value
 NAME = Kind(read_word, "names", "job")
 BACKEND = Kind(read_word, "backends", "socket")
 DIRECTORY = Kind(read_word, "directories", "elsewhere")

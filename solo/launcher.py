@@ -86,7 +86,8 @@ class Run:
         for observer in observers:
             observer.run = self
         self.plan = plan = Plan(typed, command, self.environment)
-        self.names, self.command, self.observers = plan.names, command, observers
+        self.command = command
+        self.observers = observers
         words = list(map(encode, command))
         origin = read_origin()  # before read_self: its error says what is wrong with /proc
         self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, words)
@@ -143,10 +144,8 @@ class Run:
         self.starter = starter = Starter(path, self.command, environment, self.inherited)
         starter.pair, starter.capture = self.pair, self.capture
         if plan.chdir is not None:
-            starter.path, starter.directory = (
-                make_absolute(path),
-                open_working_directory(plan.chdir),
-            )
+            starter.path = make_absolute(path)
+            starter.directory = open_working_directory(plan.chdir)
         if plan.timeout is not None or plan.tree or plan.is_remote or plan.notify is not None:
             from solo.process.limits import Termination
 
@@ -205,7 +204,7 @@ class Run:
 
         plan = self.plan
         watch = acquire.make_watch(plan, plan.file_deadline)
-        files = plan, plan.claim.mode, self.inherited.umask, watch, self.holds
+        files = plan, self.inherited.umask, watch, self.holds
         acquire.acquire_further(self.names[0], self.local_holds, lambda: lock_files(*files))
 
     def acquire_remote(self, remote: "EngineHold") -> None:

@@ -69,8 +69,7 @@ def make_part(
 # fmt: off
 LOCAL_BACKENDS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
-NAME = Option("name", "n", kinds.NAME, "NAME", LOCK, "Lock NAME (may be repeated); x/y is nested "
-                                                     "in x", many=True,
+NAME = Option("name", "n", kinds.NAME, "NAME", LOCK, "Lock NAME (may be repeated); x/y is nested in x", many=True,
     text="Lock NAME; repeat it to hold several names. Names nest: x excludes x/y and x/z, which can run together. Default: "
     "names made from the command and its arguments; see solo(7).")
 DIR = Option("dir", None, kinds.DIRECTORY, "DIR", LOCK, "Use DIR as the directory of names", variable="SOLO_DIR",

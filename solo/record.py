@@ -220,10 +220,6 @@ def check_claim(mode: str, slots: int = 1, take: int = 1) -> Claim:
     return Claim(mode, slots, take)
 
 
-def format_text(text: str) -> bytes:
-    return quote(encode(text))
-
-
 def parse_text(text: bytes) -> str:
     return decode(unquote(text))
 
@@ -287,7 +283,7 @@ PROCESS = (b"%d %d".__mod__, parse_process)
 # The lines of what not every record has, by key: the attribute, how its value is written and read.
 # One that has the default of the attribute has no line.
 OPTIONAL: "dict[bytes, tuple[str, Callable[..., bytes], Callable[[bytes], object]]]" = {
-    b"via": ("via", format_text, parse_text),
+    b"via": ("via", lambda via: quote(encode(via)), parse_text),
     b"keep": ("keep", *PROCESS),
     b"outer": ("outer", *PROCESS),
     b"timed": ("is_timed", *FLAG),

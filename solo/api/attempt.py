@@ -123,9 +123,10 @@ class LockAttempt:
         plan = Plan(
             {**options, "max_waiting": lock.max_waiting, "flock": lock.flock, "fcntl": lock.fcntl}
         )
+        plan.claim = lock._claim
         plan.deadline = plan.file_deadline = self.deadline
         launcher, origin, command = identify(os.getpid())
-        wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, command)
+        wanted = Record(launcher, origin, os.geteuid(), plan.claim, lock.names, command)
         wanted.note = lock.note or ""
         # With a limit, another thread may be about to release them.
         own = self.find_own_tickets() if self.deadline == FOREVER else []
@@ -138,7 +139,7 @@ class LockAttempt:
             if lock.flock or lock.fcntl:
                 from solo.contention.flocks import lock_files
 
-                files = plan, lock._claim.mode, read_umask(), wait_silently, holds
+                files = plan, read_umask(), wait_silently, holds
                 acquire_further(lock.name, named, lambda: lock_files(*files, is_program=True))
             take_over_unseen_holds(named.values())
             for hold in named.values():

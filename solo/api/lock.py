@@ -291,7 +291,8 @@ class Lock:
         if attempt.error is not None:
             raise attempt.error
         self._holds[owner] = hold = cast(Hold, attempt.hold)
-        hold._owner, hold._thread = weakref.ref(owner), weakref.ref(threading.current_thread())
+        hold._owner = weakref.ref(owner)
+        hold._thread = weakref.ref(threading.current_thread())
         entered.append(hold)
         return hold
 
@@ -403,7 +404,8 @@ class GreenEvent:
         self.event = Event()
         self.watcher = hub.loop.async_()
         self.watcher.start(self.hear)
-        self.set, self.wait = self.watcher.send, self.event.wait
+        self.set = self.watcher.send
+        self.wait = self.event.wait
 
     def hear(self) -> None:
         self.event.set()

@@ -126,18 +126,16 @@ def check_parts(base: Directory, parts: "list[str]") -> None:
 def look_at_files(plan: Plan, umask: int) -> None:
     """Do as lock_files, but lock and create nothing."""
     lock = choose_lock(plan.claim.mode)
-    for kind, paths in zip(FILE_LOCKS, (plan.flock, plan.fcntl)):
+    for kind, find in zip(FILE_LOCKS, (find_flock, find_fcntl)):
+        kind.call = staticmethod(find)
+        paths = getattr(plan, kind.option)
         for path in [path for path in paths if not os.path.lexists(path)]:
             try:
                 write_file(os.path.dirname(path) or ".")
             except OSError as error:
                 raise fail(path, kind, lock, error) from None
-    for kind, find in zip(FILE_LOCKS, (find_flock, find_fcntl)):
-        kind.call = staticmethod(find)
-    plan.flock, plan.fcntl = (
-        list(filter(os.path.lexists, paths)) for paths in (plan.flock, plan.fcntl)
-    )
-    lock_files(plan, plan.claim.mode, umask, refuse_wait, [])
+        setattr(plan, kind.option, list(filter(os.path.lexists, paths)))
+    lock_files(plan, umask, refuse_wait, [])
 
 
 def find_flock(fd: int, mode: int) -> None:

@@ -19,7 +19,7 @@ from fcntl import LOCK_SH
 from time import monotonic
 
 from solo.contention.knots import Held, Waiting, find_circle, find_in_the_way, find_stuck
-from solo.directories import open_base, open_below
+from solo.directories import Directory, open_base, open_below
 from solo.errors import SoloError
 from solo.kernel import SAFELY, close, read_file, wait_lock
 from solo.modes import EXCLUSIVE, Claim, plan_claims
@@ -32,7 +32,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from solo.directories import Directory
     from solo.record import Record
 
     Ignores = Callable[[Ticket, Record], bool]

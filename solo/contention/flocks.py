@@ -99,20 +99,16 @@ FILE_LOCKS: "tuple[Kind, ...]" = Flock, FcntlLock
 
 
 def lock_files(
-    plan: "Plan",
-    mode: str,
-    umask: int,
-    watch: "Watch",
-    holds: "list[Hold]",
-    is_program: bool = False,
+    plan: "Plan", umask: int, watch: "Watch", holds: "list[Hold]", is_program: bool = False
 ) -> None:
-    """Lock the files of the plan, exclusively if `mode` is exclusive, else shared. Append a Flock
-    each to `holds`.
+    """Lock the files of the plan, exclusively if its claim is exclusive, else shared. Append a
+    Flock each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path
     they use. `watch` is as for Attempt. `is_program`: do not refuse locks of this process, which
     may be of other threads. Raises Busy, SoloError.
     """
+    mode = plan.claim.mode
     wait = FileWait(mode, umask, plan.file_deadline, watch, is_program)
     found: dict[tuple[int, int], dict[Kind, str]] = {}
     for kind, paths in zip(FILE_LOCKS, (plan.flock, plan.fcntl)):

@@ -358,12 +358,8 @@ def format_claim(record: Record) -> str:
     claim = record.claim
     if claim.mode != SLOTS:
         return claim.mode
-    return "-".join(
-        map(
-            str,
-            (claim.mode, claim.slots, claim.take, *[end for pair in record.slot for end in pair]),
-        )
-    )
+    ranges = "".join([f"-{first}-{last}" for first, last in record.slot])
+    return f"{claim.mode}-{claim.slots}-{claim.take}{ranges}"
 
 
 def parse_claim(text: str) -> "tuple[Claim, list[tuple[int, int]]]":
@@ -388,7 +384,9 @@ def make_record(ticket: SocketTicket) -> "Record | None":
             names.split("-") if names else [own]
         )
         record = Record((0, 0), origin, os.geteuid(), claim, for_names, [b"?"])
-        record.tree, record.slot, record.is_generated = parse_tree(tree), slot, names in OF_PAIR
+        record.tree = parse_tree(tree)
+        record.slot = slot
+        record.is_generated = names in OF_PAIR
         pid, since = int(child), int(number) / 1e6
     except (ValueError, OverflowError):
         return None

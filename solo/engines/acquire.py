@@ -7,7 +7,7 @@ import posix
 from _thread import allocate_lock
 from time import sleep
 
-from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record
+from solo.engines.engine import INVALID_ANSWER, Entry, Gone, make_entry_record
 from solo.engines.lease import RATE, TTL, Lease, Terms
 from solo.engines.network import start_thread
 from solo.engines.queue import Wait, ask_until_answered, pause, try_to
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from solo.contention.period import LastRun, PeriodGuard
     from solo.contention.protocols import Watch
-    from solo.engines.engine import Entry
     from solo.launcher import Run
     from solo.plan import Plan
     from solo.start import InheritedState

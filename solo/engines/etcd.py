@@ -36,14 +36,13 @@ SHORTEST_WATCH = 0.05  # seconds
 ANSWER_LIMIT = 1 << 24  # bytes of an answer
 OUTCOMES_AT_ONCE = 1000  # outcomes in an answer
 MOST_OLD = 10  # outcomes to remove at once
-INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = (
-    3,
-    4,
-    5,
-    9,
-    14,
-    16,
-)  # gRPC's codes
+# gRPC's codes
+INVALID = 3
+DEADLINE_EXCEEDED = 4
+NOT_FOUND = 5
+PRECONDITION = 9
+UNAVAILABLE = 14
+UNAUTHENTICATED = 16
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 TOKEN_HEADER = "Authorization"  # a header
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
@@ -53,10 +52,8 @@ GATEWAY = (
     "no JSON gateway there (name the members themselves, without "
     "--enable-grpc-gateway=false, and no etcd grpc-proxy)"
 )
-NAMED_CERTIFICATE, NAMELESS_REMEDY = (
-    "CommonName",
-    " (use a certificate without a common name, and a user and password)",
-)
+NAMED_CERTIFICATE = "CommonName"
+NAMELESS_REMEDY = " (use a certificate without a common name, and a user and password)"
 LONGEST_REFUSAL = 400  # characters
 
 
@@ -123,10 +120,10 @@ class Etcd(Engine):
         """Return the first host's answer within the timeout. Raises Unreachable; SoloError for a
         certificate.
         """
-        deadline = monotonic() + self.timeout
-        problems = dict.fromkeys(self.target.hosts, "no answer")
+        deadline, hosts = monotonic() + self.timeout, self.target.hosts
+        problems = dict.fromkeys(hosts, "no answer")
         distrust = None
-        for _ in range(2 * len(self.target.hosts)):
+        for _ in range(2 * len(hosts)):
             left = deadline - monotonic()
             if left <= 0:
                 break
@@ -134,10 +131,10 @@ class Etcd(Engine):
             try:
                 # With several hosts, a silent one must leave time for the next.
                 answer = self.ask(
-                    path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2)
+                    path, body, deadline if len(hosts) == 1 else monotonic() + left / 2
                 )
             except (OSError, ValueError, RecursionError) as error:
-                problems[self.target.hosts[self.at]] = network.describe(error)
+                problems[hosts[self.at]] = network.describe(error)
                 distrust = network.find_distrust(self.tls, self.target, error) or distrust
                 # The server may have closed an idle connection: then ask the same host again.
                 self.close(is_bad=not was_open or isinstance(error, network.TIMEOUTS))
@@ -145,7 +142,7 @@ class Etcd(Engine):
             code, text = read_error(answer)
             if code not in PASSING:
                 return answer
-            problems[self.target.hosts[self.at]] = text
+            problems[hosts[self.at]] = text
             self.close(is_bad=True)
         raise distrust or Unreachable(f"cannot reach {self.where}: {network.name_hosts(problems)}")
 
@@ -180,7 +177,8 @@ class Etcd(Engine):
 
     def learn_skew(self, date: "float | None") -> None:
         if date is not None:
-            self.date, skew = date, date - time()
+            self.date = date
+            skew = date - time()
             self.skew = skew if abs(skew) >= SKEWED else 0.0
 
     def close(self, is_bad: bool = False) -> None:
@@ -388,7 +386,7 @@ class Etcd(Engine):
                 {"key": pack(first), "range_end": pack(unpack(old[-1]["key"]) + b"\0")},
             )
 
-    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
+    def read_outcomes(self, name: "str | None") -> "list[tuple[str, bytes]]":
         base = f"{self.prefix}{LOGS}/"
         first, end = find_range(base if name is None else f"{base}{name}/")
         found: list[tuple[str, bytes]] = []

@@ -64,7 +64,8 @@ class Answer:
             version, _, status = self.read_head_line().partition(" ")
             if version[:7] != "HTTP/1." or not status[:3].isdecimal():
                 raise ValueError("the answer is not HTTP")
-            self.status, self.headers = int(status[:3]), self.read_headers()
+            self.status = int(status[:3])
+            self.headers = self.read_headers()
         is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
         size = None  # until the connection ends
         if self.status in (204, 304):

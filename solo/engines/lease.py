@@ -197,10 +197,8 @@ class Lease:
             return f"the lease at {self.engine.where} is lost: {self.lost}"
         if self.find_left():
             return None
-        since, why = (
-            format_duration(read_boot_clock() - self.renewed),
-            f": {self.problem}" if self.problem else "",
-        )
+        since = format_duration(read_boot_clock() - self.renewed)
+        why = f": {self.problem}" if self.problem else ""
         return f"the lease at {self.engine.where} was not renewed for {since}{why}"
 
     def end(self) -> None:

@@ -203,7 +203,7 @@ class Engine:
         """
         raise NotImplementedError
 
-    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
+    def read_outcomes(self, name: "str | None") -> "list[tuple[str, bytes]]":
         """Return [(name, text)] of the outcomes of `name` and of the names nested in it, or all.
         Sets `skew`.
         """
@@ -457,7 +457,8 @@ def make_busy(obstacles: "list[Entry]") -> Busy:
     """Return what to raise for these obstacles, whose `is_held` is set."""
     shown = choose_shown(obstacles)
     busy = Busy(f"busy: {describe_holders(shown)}")
-    busy.since, busy.note = shown[0].record.since, shown[0].record.note
+    busy.since = shown[0].record.since
+    busy.note = shown[0].record.note
     return busy
 
 

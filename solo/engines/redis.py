@@ -283,7 +283,7 @@ class Redis(Engine):
     def log_outcome(self, name: str, number: int, text: bytes) -> None:
         self.run(LOG, [make_key(name, b"log")], number, text, -1 - OUTCOMES_KEPT)
 
-    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
+    def read_outcomes(self, name: "str | None") -> "list[tuple[str, bytes]]":
         from solo.history.names import is_within
 
         names = {

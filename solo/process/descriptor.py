@@ -95,10 +95,11 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
     If `solo release` has removed a ticket, unlock that, so that its waiters wake.
     """
     tickets: Kept = []
-    message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
-    while fds:
-        tickets.append((fds[0], fds[1], message))
+    while True:
         message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
+        if not fds:
+            break
+        tickets.append((fds[0], fds[1], message))
     received.close()
     if not message:
         return  # solo hold has failed, and released what it had

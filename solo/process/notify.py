@@ -113,7 +113,7 @@ class Notifier(Reporter):
                 stranger = watcher, read_stat(watcher).start
                 strangers.add(stranger)
                 if self.run is not None and self.run.pair is not None:
-                    self.run.pair.spare(stranger)
+                    self.run.pair.say("spare", *stranger)  # no descendant of the command
             if waits:
                 wait_end(watcher, NOTIFY_LIMIT + 1, ENDING)
         except OSError as error:

@@ -26,6 +26,7 @@ from _socket import (
     SOCK_CLOEXEC,
     SOCK_SEQPACKET,
     SOL_SOCKET,
+    socket,
     socketpair,
 )
 from sys import byteorder
@@ -33,7 +34,7 @@ from time import monotonic, sleep
 
 from solo import supervise
 from solo.errors import SoloError
-from solo.identity import read_self
+from solo.identity import Process, read_self
 from solo.journal import Observer, format_token
 from solo.kernel import WAKE_SIGNAL, decode
 from solo.process.limits import Termination
@@ -43,11 +44,9 @@ from solo.tickets import FileTicket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from collections.abc import Iterable
 
     from solo.contention.protocols import Hold
-    from solo.identity import Process
     from solo.launcher import Run
 
 LONGEST_MESSAGE = 1 << 16  # bytes of a message
@@ -146,10 +145,6 @@ class Lower(End, Observer):
                     raise
             self.wake()
             sleep(SHARE_PAUSE)
-
-    def spare(self, process: "Process") -> None:
-        """Tell the upper one of a child that is no descendant of the command."""
-        self.say("spare", *process)
 
     def collect(self, pid: int, status: int, child: Child) -> bool:
         """Report a state of the command. Return whether that is all: the upper one stops, as it has

@@ -121,7 +121,7 @@ def find_children(pid: int) -> "list[Process]":
     return [(stat.pid, stat.start) for stat in read_all() if stat.parent == pid]
 
 
-def find_descendants(pid: int, besides: "Container[Process]" = ()) -> "list[Process]":
+def find_descendants(pid: int, besides: "Container[Process]") -> "list[Process]":
     """Return [(pid, start)] of the living descendants of `pid`, without holders, and without
     `besides` and their descendants.
     """

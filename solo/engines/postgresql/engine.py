@@ -48,10 +48,8 @@ LOCK_COLUMNS = (
     " asked text, note text not null, unique (name, owner)"
 )
 # Outcomes have a table of their own: each renewal and each listing reads all of the other one.
-LOG, LOG_COLUMNS = (
-    "_log",
-    "name text, number bigint, outcome text not null, primary key (name, number)",
-)
+LOG = "_log"
+LOG_COLUMNS = "name text, number bigint, outcome text not null, primary key (name, number)"
 
 
 class PostgreSQL(Engine):
@@ -364,7 +362,7 @@ class PostgreSQL(Engine):
             self.create(self.log, LOG_COLUMNS, error)
             self.ask(change, name, number, text.decode())
 
-    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
+    def read_outcomes(self, name: "str | None") -> "list[tuple[str, bytes]]":
         if not self.has(self.log):
             return []  # no run has ended yet
         rows = self.ask(

@@ -95,12 +95,13 @@ def parse_document(data: bytes) -> Document:
 
 def parse_stored(value: "json.Object") -> Stored:
     known = {field: expect(kind, value[field]) for field, kind in FIELDS}
-    ttl, renewed, waits = (
-        float(value["ttl"]),
-        float(value["renewed"]),
-        expect(bool, value.get("waits", False)),
+    stored = Stored(
+        ttl=float(value["ttl"]),
+        renewed=float(value["renewed"]),
+        record=value["record"],
+        waits=expect(bool, value.get("waits", False)),
+        **known,
     )
-    stored = Stored(ttl=ttl, renewed=renewed, record=value["record"], waits=waits, **known)
     if not 0 < stored.ttl <= LONGEST_TTL or not abs(stored.renewed) < float("inf"):
         raise ValueError("not a time")
     return stored

@@ -45,6 +45,7 @@ from solo.engines.engine import (
     RENEWALS,
     SKEWED,
     Entry,
+    EntryRecord,
     Gone,
     Renewal,
     describe_skew,
@@ -61,7 +62,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from solo.engines.engine import EntryRecord
     from solo.engines.network import Target
     from solo.engines.queue import Wait
     from solo.engines.s3.objects import Change
@@ -210,15 +210,13 @@ class S3(queue.Engine):
             self.stale_records.clear()
             self.store.hang_up()
 
-    def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
+    def acquire(self, name: str, record: EntryRecord, wait: "Wait") -> Entry:
         """As Engine.acquire. A contender whose wait is over is busy without an entry, which saves
         two PUTs.
         """
         entries = queue.ask_until_answered(wait, self.read_queue, name)
-        obstacles, stale = (
-            queue.find_obstacles(queue.mark_holds(entries), record.claim),
-            self.find_stale(name),
-        )
+        obstacles = queue.find_obstacles(queue.mark_holds(entries), record.claim)
+        stale = self.find_stale(name)
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
             # Their hosts are probably dead: wait for the proof, which no later contender would wait
             # for either.
@@ -244,7 +242,7 @@ class S3(queue.Engine):
             if now - stored.renewed > stored.proof + SKEWED
         }
 
-    def join(self, name: str, record: "EntryRecord") -> str:
+    def join(self, name: str, record: EntryRecord) -> str:
         if name not in self.joined:
             self.joined.append(name)
 
@@ -328,19 +326,20 @@ class S3(queue.Engine):
             self.objects.read(name)
 
     def make_entries(self, name: str, document: Document) -> "list[Entry]":
-        records = [
-            parse_entry_record(json.dumps(stored.record).encode(), self.skew)
-            for stored in document.queue
-        ]
         return [
-            Entry(name, self.make_entry_key(name, stored), stored.number, record)
-            for stored, record in zip(document.queue, records)
+            Entry(
+                name,
+                self.make_entry_key(name, stored),
+                stored.number,
+                parse_entry_record(json.dumps(stored.record).encode(), self.skew),
+            )
+            for stored in document.queue
         ]
 
     def make_entry_key(self, name: str, stored: Stored) -> str:
         return f"{self.objects.make_key(name)}#{stored.owner}"
 
-    def pack(self, record: "EntryRecord") -> object:
+    def pack(self, record: EntryRecord) -> object:
         return json.loads(record.format(self.skew))
 
     def list_entries(self, name: "str | None" = None) -> "list[Entry]":

@@ -80,7 +80,6 @@ class Objects:
 
     def read(self, name: str, deadline: "float | None" = None) -> State:
         """Return the present state of a name. Raises Unreachable, SoloError."""
-        deadline = self.find_deadline() if deadline is None else deadline
         known = self.states.get(name)
         headers = {"If-None-Match": f'"{known.etag}"'} if known is not None and known.etag else {}
         reply = self.repeat(deadline, "GET", self.make_key(name), headers)
@@ -100,9 +99,17 @@ class Objects:
         return state
 
     def repeat(
-        self, deadline: float, method: str, key: str, headers: "dict[str, str]", body: str = ""
+        self,
+        deadline: "float | None",
+        method: str,
+        key: str,
+        headers: "dict[str, str]",
+        body: str = "",
     ) -> Reply:
-        """Return the answer. Asks again if the store is busy, or has closed an idle connection."""
+        """Return the answer. Asks again if the store is busy, or has closed an idle connection,
+        without a deadline as long as one request may take.
+        """
+        deadline = self.find_deadline() if deadline is None else deadline
         attempt = 0
         while True:
             was_open = self.store.connection is not None
@@ -264,7 +271,6 @@ class Objects:
         """Return whether a PUT that replaces this ETag only is refused for that reason. Any other
         refusal is repeated.
         """
-        deadline = self.find_deadline() if deadline is None else deadline
         reply = self.repeat(deadline, "PUT", f"{self.prefix}{PROOF}", self.expect(etag), PROOF)
         return reply.status in (REFUSED, MISSING)
 
@@ -304,7 +310,7 @@ class Objects:
                 ]
                 replies = [one.result() for one in asked]
                 won = [text for text, reply in zip(texts, replies) if reply.status == 200]
-                there = self.repeat(self.find_deadline(), "GET", key, {})
+                there = self.repeat(None, "GET", key, {})
                 if etag and not won and self.is_quoted and there.etag == etag:
                     self.is_quoted = False
                     continue

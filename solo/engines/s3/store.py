@@ -23,7 +23,7 @@ REGION = "us-east-1"
 EARLY = 300.0  # seconds before their end the keys are read again
 PATIENCE, REST = 30.0, 5.0  # seconds: for reading keys without a lease; between two readings
 # a CONFLICT may succeed if repeated
-OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = ((200, 204), 304, 404, 409, 412)
+OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (200, 204), 304, 404, 409, 412
 BUSY = (429, 500, 502, 503, 504)
 EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
 SKEWED = "RequestTimeTooSkewed"

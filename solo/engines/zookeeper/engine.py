@@ -297,7 +297,7 @@ class ZooKeeper(Engine):
             )
         )
 
-    def read_outcomes(self, name: "str | None" = None) -> "list[tuple[str, bytes]]":
+    def read_outcomes(self, name: "str | None") -> "list[tuple[str, bytes]]":
         from solo.history.names import is_within
 
         path = f"{self.prefix}/{LOGS}"

@@ -132,7 +132,8 @@ class Session:
         if self.login is None and self.target.user is not None:
             password, deadline = self.password_of_user.find(deadline)
             self.login = f"{self.target.user}:{password or ''}"
-        self.socket = self.open(deadline)
+        host, port = self.hosts[self.at]
+        self.socket = Timed(connect(host, port, deadline, self.tls), deadline)
         self.send(
             Connect(
                 0,
@@ -159,10 +160,6 @@ class Session:
             self.send(Auth(0, "digest", self.login), AUTH)
             if self.read_answer(AUTH, deadline)[0]:
                 raise SoloError(f"{self.where}: refused: user {self.login.partition(':')[0]}")
-
-    def open(self, deadline: float) -> Timed:
-        host, port = self.hosts[self.at]
-        return Timed(connect(host, port, deadline, self.tls), deadline)
 
     def send(self, request: "Message", number: "int | None" = None) -> None:
         words = b"" if number is None else struct.pack("!ii", number, request.type)
@@ -241,10 +238,8 @@ class Session:
 
     def refuse(self, error: int, path: str) -> SoloError:
         """Return why the servers refuse a request, with what helps."""
-        user, name = (
-            self.target.user,
-            getattr(EXCEPTIONS.get(error), "__name__", "an error unknown to kazoo"),
-        )
+        user = self.target.user
+        name = getattr(EXCEPTIONS.get(error), "__name__", "an error unknown to kazoo")
         if error == DEMANDS_LOGIN:
             return SoloError(
                 f"{self.where}: the servers demand a log-in{LOG_IN if user is None else BY_DIGEST}"
