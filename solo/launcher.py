@@ -86,6 +86,7 @@ class Run:
         for observer in observers:
             observer.run = self
         self.plan = plan = Plan(typed, command, self.environment)
+        self.names = plan.names
         self.command = command
         self.observers = observers
         words = list(map(encode, command))

@@ -113,7 +113,9 @@ def describe_roots(options: Asked, names: "list[str]") -> str:
 
 def judge(job: Job, clock: Clock, limits: Limits, is_typed: bool) -> Answer:
     """Return what the health of a job and the age of its last success mean."""
-    health, status, text = job.health, OK, ""
+    health = job.health
+    status = OK
+    text = ""
     if health.is_bad:
         status = CRITICAL if health.state in (LOST, FAILING) else WARNING
         text = f"{health.state}: {describe_state(job, clock)}, "

@@ -45,7 +45,9 @@ def run(
     occupy_standard_descriptors()
     replace_stdout()
     plan, guarded = Plan(typed), None  # without a command: a missing one is refused below
-    kind, outcome, status = RUNS, None, 0
+    kind = RUNS
+    outcome = None
+    status = 0
     try:
         guarded = make_run(typed, words, [], False)
         plan = guarded.plan
@@ -53,7 +55,9 @@ def run(
     except SoloError as error:
         if "json" not in typed and not isinstance(error, (Waits, Busy)):
             raise
-        kind, outcome, status = name_outcome(plan, error), error, find_status(error, typed)
+        kind = name_outcome(plan, error)
+        outcome = error
+        status = find_status(error, typed)
     path = guarded.starter.path if guarded and guarded.starter else words[0]
     mode, _, slots, take = describe_claim(plan.claim)
     facts = Verdict(

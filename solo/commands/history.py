@@ -126,7 +126,9 @@ def collect(
             remote.collect_runs(options.where, names), key=lambda pair: (pair[1].begin, pair[0])
         )
         return [make_row(name, run, None) for name, run in runs if run.time >= after], [], True
-    found, quiet, origin = list[RunRow](), list[str](), read_origin()
+    found = list[RunRow]()
+    quiet = list[str]()
+    origin = read_origin()
     complete = not report_unknown(names, options.at(FILE), "show")
     for name, history in find_histories(options.dir, names, after):
         try:
@@ -146,7 +148,9 @@ def list_rows(
     name: str, history: History, options: Asked, origin: Origin, after: float = 0.0
 ) -> "list[RunRow]":
     """Return the rows of one name. Raise SoloError if its queue or journal is refused."""
-    states, rows, again = {}, [], None
+    states = {}
+    rows = []
+    again = None
     if after or any(one.event == STARTED for one in history.list_runs()):
         # By pids: the token of a run at an engine names no ticket.
         holds = visit_queue(name, options.at(FILE), lambda queue: find_holds(name, queue), origin)

@@ -84,7 +84,9 @@ def run(options: Asked, names: "list[str]") -> int:
 def collect_samples(options: Asked, names: "list[str]") -> "tuple[Samples, set[str], bool]":
     """Return (the samples, the names that solo made from commands, whether all could be read)."""
     samples: Samples = {}
-    readable, origin, clock = True, read_origin(), read_clock()
+    readable = True
+    origin = read_origin()
+    clock = read_clock()
     generated, reported = set[str](), set[str]()
 
     def report(text: str) -> None:

@@ -249,7 +249,8 @@ class SocketQueue(Queue):
             return ticket
         if file in self.seen and not self.seen[file].is_gone():
             ticket = SocketTicket(self, file, "", CLOSED)
-            ticket.state, ticket.watch = ORPHANED, self.seen[file]
+            ticket.state = ORPHANED
+            ticket.watch = self.seen[file]
             return ticket
         return None
 

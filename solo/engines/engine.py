@@ -119,7 +119,9 @@ def cut(words: "Iterable[str]") -> "tuple[str, ...]":
 def make_entry_record(record: Record) -> EntryRecord:
     """Return the entry record of a local record, for other hosts to read."""
     command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
-    host, user, launcher = record.origin.host, find_user(record.uid), record.outermost[0]
+    host = record.origin.host
+    user = find_user(record.uid)
+    launcher = record.outermost[0]
     return EntryRecord(record.claim, [], host, user, launcher, None, time(), command, record.note)
 
 

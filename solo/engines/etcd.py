@@ -222,7 +222,9 @@ class Etcd(Engine):
         self.ttl = float(answer["TTL"])
 
     def release(self) -> None:
-        lease, self.lease, self.entries = self.lease, "", {}
+        lease = self.lease
+        self.lease = ""
+        self.entries = {}
         self.joined = {}
         try:
             if lease:

@@ -128,7 +128,9 @@ def split_host(text: str, port: int) -> "tuple[str, int]":
         host, bracket, rest = (text if "[" in text else f"[{text}]").partition("]")
         if host[:1] != "[" or not bracket or rest[:1] not in ("", ":"):
             raise ValueError
-        host, colon, digits = unquote(host[1:]), rest[:1], rest[1:]
+        host = unquote(host[1:])
+        colon = rest[:1]
+        digits = rest[1:]
         check_ipv6(host)
     else:
         host, colon, digits = text.partition(":")

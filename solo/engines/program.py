@@ -38,7 +38,9 @@ def ask_program(command: str, what: str, timeout: float) -> bytes:
     finally:
         posix.close(write)
         posix.close(guard)
-    data, deadline, until = b"", monotonic() + timeout, 0.0
+    data = b""
+    deadline = monotonic() + timeout
+    until = 0.0
     try:
         poller = poll()
         poller.register(read, POLLIN)

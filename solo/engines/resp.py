@@ -137,7 +137,9 @@ def is_passing(text: str) -> bool:
 def read_bulk(sock: "network.Timed", size: int) -> bytes:
     while len(sock.data) < size + 2:
         sock.receive()
-    bulk, end, sock.data = sock.data[:size], sock.data[size : size + 2], sock.data[size + 2 :]
+    bulk = sock.data[:size]
+    end = sock.data[size : size + 2]
+    sock.data = sock.data[size + 2 :]
     if end != b"\r\n":
         raise ValueError(FOREIGN)
     return bulk

@@ -91,7 +91,9 @@ def read_names(memory: "mmap | bytes") -> "list[tuple[int, str]]":
 def store(directory: "str | None", memory: "mmap") -> None:
     """Write the output to a file for each name of the run. Raises OSError, SoloError."""
     words = memoryview(memory)[:NAMES].cast("Q")
-    is_failure, end, text = not words[SUCCESS], words[END] or time_ns(), join(memory)
+    is_failure = not words[SUCCESS]
+    end = words[END] or time_ns()
+    text = join(memory)
     for token, name in read_names(memory):
         with make_place(directory, name) as place:
             write(place, f".captured.{token}{'.failed' * is_failure}", text, end)

@@ -125,8 +125,8 @@ class Health(NamedTuple):
     states: "list[str]"
     line: Line
     usual: "Usual | None"
-    due: "float | None" = None
-    missed: "float | None" = None
+    due: "float | None"
+    missed: "float | None"
 
     @property
     def state(self) -> str:

@@ -244,7 +244,8 @@ class Day(Figures):
             self.ran_ms += round(run.span * 1000)
             self.longest_ms = max(self.longest_ms, round(run.span * 1000))
         else:
-            self.first, self.last = min(self.first, run.arrival), max(self.last, run.arrival)
+            self.first = min(self.first, run.arrival)
+            self.last = max(self.last, run.arrival)
             self.gap_ms = max(self.gap_ms, round((run.arrival - before) * 1000))
         self.runs += run.event == STARTED
         self.skips += run.event == SKIPPED

@@ -82,7 +82,8 @@ class Notifier(Reporter):
             return FOREVER
 
         if OVERDUE in self.events:
-            termination.call, termination.call_at = report_overdue, begin + usual.LEAST_LONG
+            termination.call = report_overdue
+            termination.call_at = begin + usual.LEAST_LONG
 
     def ended(self, run: "Run") -> None:
         if ENDED in self.events or (FAILED in self.events and name_run(run) != OK):

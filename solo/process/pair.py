@@ -234,7 +234,8 @@ def go_on_below(run: "Run") -> Lower:
             posix._exit(SoloError.status)
     ours.close()
     record = run.record
-    record.outer, record.launcher = record.launcher, read_self()
+    record.outer = record.launcher
+    record.launcher = read_self()
     load_prctl()(
         SET_PDEATHSIG, SIGKILL
     )  # until the command starts: to kill the upper one ends the wait

@@ -55,7 +55,9 @@ class Upper:
 
     def __init__(self, run: "Run", end: "End", lower: int, termination: "Termination") -> None:
         self.run: Any = run  # an Observer has it, or None
-        self.say, self.hear, self.descriptors = end.say, end.hear, end.descriptors
+        self.say = end.say
+        self.hear = end.hear
+        self.descriptors = end.descriptors
         self.lower = lower
         self.termination = termination
         self.has_lower_ended = False
@@ -169,7 +171,8 @@ class Upper:
             elif word == b"stop":
                 child.stopped_by = int(more[0])
             elif word == b"status":
-                child.status, child.stopped_by = int(more[0]), 0
+                child.status = int(more[0])
+                child.stopped_by = 0
             elif word == b"done":
                 self.forget(int(more[0]))
             elif word == b"spare":
@@ -189,7 +192,9 @@ class Upper:
 
     def begin(self, child: Child, pid: bytes, since: bytes, *tokens: bytes) -> None:
         """Note that the command starts: from now on it is the `child`."""
-        child.pid, child.stopped_by, child.was_stopped = int(pid), 0, False
+        child.pid = int(pid)
+        child.stopped_by = 0
+        child.was_stopped = False
         child.send = self.send
         self.began = float(since)
         for observer in self.run.own_observers:
@@ -206,8 +211,11 @@ class Upper:
         that has reaped it.
         """
         plan, termination = self.run.plan, self.termination
-        self.run.process, self.run.pid, self.run.termination = child, child.pid, termination
-        child.termination, child.send = termination, posix.kill
+        self.run.process = child
+        self.run.pid = child.pid
+        self.run.termination = termination
+        child.termination = termination
+        child.send = posix.kill
         child.capture = self.run.capture
         if child.capture is not None:
             child.capture.mend()

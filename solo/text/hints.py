@@ -96,8 +96,10 @@ HOLD_REASONS = {
     "nothing runs; solo list shows the hold": "--verbose",
     "type the name as it is: solo hold --pid PID NAME": "--name",
 }
-SHELL_WORDS = "cd export source . : eval set unset ulimit umask alias exec trap".split()
-SHELL_WORDS += "read shift exit if for while case [[".split()
+SHELL_WORDS = (
+    "cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while "
+    "case [["
+).split()
 SHELL_SIGNS = frozenset(" ;|&<>$`*")
 UNITS_OF_TIME = frozenset(
     "s sec secs second seconds m min mins minute minutes h hour hours d day days".split()

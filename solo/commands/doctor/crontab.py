@@ -236,7 +236,9 @@ def make_unread(file: str, number: int, text: str, state: str = NOTE) -> Line:
 def parse_entry(
     source: Source, number: int, entry: "re.Match[str]", has_user: bool, variables: "dict[str, str]"
 ) -> Line:
-    times, whole, user = " ".join(entry[1].split()), entry[2].strip(" \t"), source.user
+    times = " ".join(entry[1].split())
+    whole = entry[2].strip(" \t")
+    user = source.user
     head = f"{times} "
     if re.match(rf"{FIELD}\s", whole):
         if whole[0] == "*" and (ignores := IGNORES.get(source.cron, "")):

@@ -27,9 +27,10 @@ CLEANED = re.compile(r"[\"']?(?:/(?:var/)?tmp|/dev/shm)/")
 NAMABLE = re.compile(r"(?:/[\w.+@,=-]+)+", re.ASCII)
 HOME = re.compile(r"""(?:~|\$HOME|\$\{HOME\}|"\$HOME(?=/[^"]*"$))(/[^"]+)"?""")
 SHELLS = frozenset("sh bash dash ksh zsh ash".split())
-REPORTERS = "echo printf logger mail mailx sendmail date true false : exit test [".split()
-REPORTERS += "touch sleep curl wget".split()
-REPORTERS += "systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm wc".split()
+REPORTERS = (
+    "echo printf logger mail mailx sendmail date true false : exit test [ touch sleep curl wget "
+    "systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq rm wc"
+).split()
 SEARCHERS = "pgrep pidof killall kill ps".split()
 SETS = re.compile(
     r"PATH=|(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s"
@@ -139,7 +140,9 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
 def find_tools(line: str) -> "dict[str, str]":
     """Return {kind of idiom: its first tool in the line}."""
     at, tools = 0, dict[str, str]()
-    choice, removal, grep = find_last(CHOOSES, line), find_last(REMOVES, line), line.rfind("grep")
+    choice = find_last(CHOOSES, line)
+    removal = find_last(REMOVES, line)
+    grep = line.rfind("grep")
     is_managed = MANAGED.search(line)
     for segment in SEGMENT.findall(line):
         lock, is_followed = find_last(LOCK_LIKE, segment), segment[-1:] in (";", "&", "|")

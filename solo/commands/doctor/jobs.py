@@ -142,7 +142,9 @@ def list_keys(line: Line) -> "Iterator[tuple[tuple[object, ...], Any]]":
 
 def find_where(line: Line) -> "Where | None":
     """Return where the line has its names, None if that is not certain."""
-    unit, advice, command = line.unit, line.advice, line.command
+    unit = line.unit
+    advice = line.advice
+    command = line.command
     names = line.asked or find_names(line.user)
     via = str(advice.options.get("via", line.variables.get("SOLO_VIA", "file")))
     owner = unit.owner if unit else line.user
@@ -155,7 +157,8 @@ def find_where(line: Line) -> "Where | None":
     ]
     shared = frozenset(map(str, seen)) | {"shared"} & advice.options.keys()
     if via == "socket":
-        place, is_own = "--via socket", True
+        place = "--via socket"
+        is_own = True
         private = unit.find_private_network() if unit else ""
     elif unit and unit.has_made_up_user and not names:
         return None
@@ -271,7 +274,9 @@ def find_line_place(line: Line) -> Place:
 
 def rewrite(line: Line, groups: Groups) -> "str | None":
     """Return the whole line with solo, None if it could not be pasted."""
-    place, edit, text = find_line_place(line), line.advice.edit, line.command
+    place = find_line_place(line)
+    edit = line.advice.edit
+    text = line.command
     solo = place.solo if line.advice.is_bare and line.unit is None else find_solo()
     if edit is not None:
         text = (

@@ -144,7 +144,9 @@ def make_guard(words: "list[Word]", at: int, given: "dict[str, str]", tool: Tool
     """Return the guard by a tool with options, whose operands begin at word `at`. Raises
     Unclear.
     """
-    name, key, lock = words[0].program, "", None
+    name = words[0].program
+    key = ""
+    lock = None
     letters = "".join(sorted(given.keys() & set("".join(tool.rules))))
     if letters not in tool.rules:
         raise Unclear(f"its options {letters}" if letters else "no option")

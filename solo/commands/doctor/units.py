@@ -108,7 +108,9 @@ def read_settings(source: Source) -> "Iterator[Setting]":
     """Yield those in the section Service. A line that ends with a backslash goes on in the next
     one.
     """
-    parts, start, section = list[str](), 0, ""
+    parts = list[str]()
+    start = 0
+    section = ""
     for number, line in enumerate(source.list_lines(), 1):
         line = line.strip()
         if line[:1] in ("#", ";"):

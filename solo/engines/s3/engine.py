@@ -114,7 +114,9 @@ class S3(queue.Engine):
         return min(self.lives.values(), default=self.ttl) / RENEWALS
 
     def renew(self) -> "str | None":
-        sent, deadline, yields = monotonic(), self.objects.find_deadline(), None
+        sent = monotonic()
+        deadline = self.objects.find_deadline()
+        yields = None
         if self.period > self.ttl / RENEWALS:  # there is time
             deadline, yields = sent + self.period, self.yields
         if not self.joined:
@@ -306,7 +308,9 @@ class S3(queue.Engine):
         return self.queues[name]
 
     def wait_change(self, name: str, key: "str | None", deadline: float) -> bool:
-        before, seen, rank = summarize(self.queues[name], key), None, 1
+        before = summarize(self.queues[name], key)
+        seen = None
+        rank = 1
         while True:
             state = self.objects.states.get(name)
             own = state.document.find(self.owner) if state else None

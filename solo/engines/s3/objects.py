@@ -106,8 +106,8 @@ class Objects:
         headers: "dict[str, str]",
         body: str = "",
     ) -> Reply:
-        """Return the answer. Asks again if the store is busy, or has closed an idle connection,
-        without a deadline as long as one request may take.
+        """Return the answer. Asks again if the store is busy, or has closed an idle connection.
+        Without a deadline it takes no longer than one request may.
         """
         deadline = self.find_deadline() if deadline is None else deadline
         attempt = 0
