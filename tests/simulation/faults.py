@@ -63,6 +63,7 @@ def find_equal(scope, old, is_outside):
     """Yield (holder, key) of each place in `scope` that equals `old`; `is_outside`: of no function
     in it.
     """
+    kind = type(old[0] if isinstance(old, list) else old)
     for field, value in ast.iter_fields(scope):
         if isinstance(value, list):
             holder, parts = value, list(enumerate(value))
@@ -75,7 +76,7 @@ def find_equal(scope, old, is_outside):
                     if isinstance(old, list) and holder is value
                     else part
                 )
-                if dump(found) == dump(old):
+                if isinstance(part, kind) and dump(found) == dump(old):
                     yield holder, key
                 yield from find_equal(part, old, is_outside)
 

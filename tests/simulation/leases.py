@@ -101,7 +101,7 @@ FOUND = [
     Fault("queue in order of keys", "engines/etcd.py Etcd.make_range", "'CREATE'", "'KEY'", "etcd"),
     Fault(
         "revoked lease used again", "engines/etcd.py Etcd.release",
-        "lease, self.lease, self.entries = self.lease, '', {}", "lease, self.entries = self.lease, {}", "etcd",
+        "lease = self.lease; self.lease = ''", "lease = self.lease", "etcd",
     ),
     Fault(
         "watch from now on", "engines/etcd.py Etcd.wait_change",

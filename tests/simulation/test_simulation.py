@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from conftest import ROOT
 
-from simulation import programs
+from simulation import leases, mutants, programs
 from simulation.started import ENVIRONMENT, simulate
 
 pytestmark = pytest.mark.long
@@ -99,6 +100,19 @@ def test_failure_prints_steps_and_what_replays_it():
     assert (
         read_broken(simulate(*words, "--seed", seed, "--runs", 1)[1]) == read_broken(output) != []
     )
+
+
+def test_each_fault_has_its_code():
+    faults = (
+        *mutants.FOUND,
+        *mutants.HARMLESS,
+        *leases.FOUND,
+        *leases.CROWDED.values(),
+        *leases.RUDE,
+    )
+
+    changed = [fault.put_into((ROOT / "solo" / fault.file).read_text()) for fault in faults]
+    assert len(changed) > 50
 
 
 @pytest.mark.parametrize(
