@@ -405,8 +405,9 @@ def private_python(public):
 @pytest.mark.root
 @SYSTEM
 def test_make_install_by_root_passes_over_a_python_that_others_cannot_run(public, private_python):
+    nobody = dict(user=NOBODY, group=NOBODY, extra_groups=[])
     base = os.path.realpath(sys.executable)
-    if run(base, "-IS", "-c", "", user=NOBODY, group=NOBODY, extra_groups=[]).returncode == 0:
+    if run("sh", "-c", 'exec "$0" -c ""', base, **nobody).returncode == 0:
         pytest.skip("solo would be installed for the public Python of which that is a copy")
     path = f"{private_python.parent}:/usr/bin:/bin"
 
@@ -417,15 +418,7 @@ def test_make_install_by_root_passes_over_a_python_that_others_cannot_run(public
     assert re.match(
         r"using /usr/bin/python3 \(3[\d.]+\): other users cannot run .*\n", result.stdout
     )
-    ran = run(
-        public / "usr/bin/solo",
-        "--dir",
-        public,
-        "--version",
-        user=NOBODY,
-        group=NOBODY,
-        extra_groups=[],
-    )
+    ran = run(public / "usr/bin/solo", "--dir", public, "--version", **nobody)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
