@@ -339,9 +339,15 @@ class Pair:
         """The replica, which has all, is promoted; the old primary, whose connections stay open,
         becomes its replica.
         """
-        until(lambda: self.old.ask("wait", "1", "0") == "1\n")
+        written = read_offset(self.old, "master")
+        until(lambda: read_offset(self.new, "slave") >= written)
         self.new.ask("replicaof", "no", "one")
         self.old.ask("replicaof", "127.0.0.1", str(self.new.port))
+
+
+def read_offset(server, role):
+    """Return how far the stream of writes is. WAIT would tell only of writes of its connection."""
+    return int(re.search(rf"^{role}_repl_offset:(\d+)", server.ask("info", "replication"), re.M)[1])
 
 
 @pytest.fixture
