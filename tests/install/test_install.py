@@ -196,6 +196,7 @@ class TestLibraries:
         assert f"by pid {holder.pid} (".encode() in lab.run("-n", "job", "true").stderr
         assert lab.run("stop", "job", "-k", "1s").returncode == 0
 
+    @pytest.mark.rare  # the test of the hint installs them in the same way
     def test_pip_adds_pinned_ones_to_the_installation(self, lab, index, bare):
         """Whatever pip's environment says for other installations."""
         other = {

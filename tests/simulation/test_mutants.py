@@ -8,9 +8,13 @@ from simulation.started import simulate
 pytestmark = [pytest.mark.long, pytest.mark.full]
 
 
+SLOW = "pair in one group", "holds not shared by a pair"  # a quarter of a minute each
+
+
 def may_be_rare(fault):
     """Leave to a release the faults that only a complete search finds: half a minute each."""
-    return pytest.param(fault, marks=[pytest.mark.rare] * ("--exhaustive" in fault.scene))
+    is_rare = "--exhaustive" in fault.scene or fault.name in SLOW
+    return pytest.param(fault, marks=[pytest.mark.rare] * is_rare)
 
 
 @pytest.mark.parametrize(

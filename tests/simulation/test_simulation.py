@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 RUNS = 30  # of each scene
 # Scenes that are searched completely.
 COMPLETE = [
-    ["locks-skip", "two-plain"],
+    ["locks-skip"],
     ["tree-probe", "stop-probe"],
     *[
         pytest.param([scene], marks=pytest.mark.rare)
@@ -30,7 +30,9 @@ COMPLETE = [
             "hold-container",
         )
     ],
-    pytest.param(["locks", "two", "locks-kill", "busy", "two-kill"], marks=pytest.mark.rare),
+    pytest.param(
+        ["locks", "two-plain", "two", "locks-kill", "busy", "two-kill"], marks=pytest.mark.rare
+    ),
 ]
 
 
