@@ -38,7 +38,7 @@ def test_control_c_reaches_command_once(terminal, lab, words):
 
 
 def test_earlier_spelling_of_an_option_gets_a_line_on_a_terminal_only(terminal, lab):
-    words = ("--slots", "2", "--take", "2", "-n", "job", "echo", "--take")
+    words = ("--slots", "2", "--take", "2", "-w", "1m", "-n", "job", "echo", "--take")
     screen = terminal(lab.script, *words)
     screen.wait_for("solo: --take is K of --slots now: --slots N[,K]\r\n--take\r\n")
 
