@@ -826,6 +826,13 @@ def list_open(pid):
     return [path for path in found if Path(path).name != "program"]
 
 
+def has_pending_signal(pid):
+    """Return whether a signal to the process has not been received yet."""
+    from solo.identity import read_status
+
+    return int(read_status(pid, b"ShdPnd:")[0], 16) != 0
+
+
 def read_state(pid):
     """Return the state letter of /proc/PID/stat, or "gone" if there is no such process."""
     from solo.identity import read_stat

@@ -17,6 +17,7 @@ from conftest import (
     PATIENCE,
     TESTS,
     finish,
+    has_pending_signal,
     inject,
     kill,
     read_line,
@@ -268,11 +269,7 @@ def test_signal_that_a_killed_launcher_had_not_acted_on_is_not_lost(probed):
     os.kill(probed.lower, signal.SIGSTOP)
     until(lambda: read_state(probed.lower) == "T")
     os.kill(probed.pid, signal.SIGUSR1)
-    until(
-        lambda: (
-            not int(open(f"/proc/{probed.pid}/status").read().split("ShdPnd:\t")[1].split()[0], 16)
-        )
-    )
+    until(lambda: not has_pending_signal(probed.pid))
     until(lambda: read_state(probed.pid) == "S")
 
     os.kill(probed.lower, signal.SIGKILL)

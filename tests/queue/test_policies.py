@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 from conftest import (
@@ -16,6 +15,7 @@ from conftest import (
     NOBODY,
     PATIENCE,
     finish,
+    has_pending_signal,
     inject,
     is_blocked,
     kill,
@@ -452,7 +452,7 @@ def test_new_holder_gets_one_sigterm(lab, line):
     assert lab.count_waiting("job") == 1
 
     ender = lab.start(*line.split())
-    until(lambda: not re.search(r"ShdPnd:\t0+\n", Path(f"/proc/{launcher}/status").read_text()))
+    until(lambda: has_pending_signal(launcher))
     waiter.kill()  # strace, which lets the launcher go on
     output, _ = ender.communicate()
 

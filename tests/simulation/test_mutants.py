@@ -12,7 +12,9 @@ SLOW = "pair in one group", "holds not shared by a pair"  # a quarter of a minut
 
 
 def may_be_rare(fault):
-    """Leave to a release the faults that only a complete search finds: half a minute each."""
+    """Leave to a release those in SLOW, and those that only a complete search finds: half a minute
+    each.
+    """
     is_rare = "--exhaustive" in fault.scene or fault.name in SLOW
     return pytest.param(fault, marks=[pytest.mark.rare] * is_rare)
 

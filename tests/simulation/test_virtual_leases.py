@@ -58,7 +58,10 @@ def test_crowd_costs_the_holder_its_lease_only_if_nobody_yields(words, status):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("waiters", [6, pytest.param(50, marks=pytest.mark.rare)])
+@pytest.mark.parametrize(
+    "waiters",
+    [pytest.param(count, marks=[pytest.mark.rare] * (count > 10)) for count in leases.CROWDED],
+)
 def test_name_is_idle_before_a_crowd_only_with_a_fault(waiters):
     fault = leases.CROWDED[waiters].name
     (status, output), (found, slow) = (
