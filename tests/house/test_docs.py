@@ -128,6 +128,14 @@ def test_diagnostics_have_each_failure_of_a_run():
     assert {failure for failure in failures if failure not in section} == set(NOT_OF_A_RUN)
 
 
+def test_section_that_make_install_names_says_what_solo_guesses():
+    message = (ROOT / "packaging/install.py").read_text()
+    signal, section = re.search(r"to ignore (\w+), see ([A-Z ]+) in solo\(7\)", message).groups()
+    page = (ROOT / "man/solo.7").read_text()
+
+    assert signal in page.partition(f".Sh {section}\n")[2].partition("\n.Sh ")[0]
+
+
 def test_page_of_the_api_names_what_only_the_command_line_has():
     page = (ROOT / "man/solo.3").read_text()
     [options] = re.findall(r"The options of\n\.Xr solo 1\nbut\n(.*?)\nare keyword", page, re.S)
