@@ -80,7 +80,7 @@ $(VENV)/lint $(VENV)/bench $(VENV)/deploy: $(MADE)
 venv: $(MADE) ## make the development environment in .venv
 
 quick: $(MADE) ## run the fast tests, in at most 10 seconds on two idle cores
-	@$(PYTEST) --loop=quick $(ARGS)
+	@$(PYTEST) -n 2 --loop=quick $(ARGS)
 
 test: $(MADE) ## test every promise of one machine in at most 3 minutes; installs nothing outside this directory
 	@$(PYTEST) --loop=test $(ARGS)
