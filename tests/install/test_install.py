@@ -548,6 +548,8 @@ def test_pipx_installs_command_views_and_manual_from_the_wheel(lab, index, dist)
     environment = {
         **os.environ,
         **{variable: f"{lab.path}/{folder}" for variable, folder in home.items()},
+        # `index` asked pip. pipx prefers uv now, which has an index and certificates of its own.
+        "PIPX_DEFAULT_BACKEND": "pip",
     }
     words = ("-m", "pipx", "install", "--python", sys.executable, find(dist, "*.whl"))
 
