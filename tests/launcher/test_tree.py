@@ -81,9 +81,11 @@ def hit(process, victim):
         process.wait(PATIENCE)
 
 
-def has_ended(lab):
-    """Return whether the command has ended, of which descendants are left."""
-    return read_state(lab.list()[0]["child"]) in ("gone", "Z")
+def has_ended(lab, process):
+    """Return whether the command, of which descendants are left, has ended, and the lower process
+    has said so: a SIGKILL between its wait and its message would lose the status.
+    """
+    return read_state(lab.list()[0]["child"]) == "gone" and read_state(process.lower) == "S"
 
 
 def find_ends(lab):
@@ -101,7 +103,7 @@ def find_ends(lab):
 def test_name_is_held_until_the_last_descendant_has_ended(lab, plant, victim, words, then):
     process = plant(*words, then=then, cwd=lab.path)
     if then is ENDS:
-        until(lambda: has_ended(lab))
+        until(lambda: has_ended(lab, process))
 
     hit(process, victim)
 
