@@ -41,7 +41,9 @@ def make(
     of Popen.
     """
     environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("MAKE", "MFLAGS")) and key != "PYTHON"
     }
     words = [
         *prefix,
