@@ -12,7 +12,7 @@ PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
 # With a pip that knows dependency groups: 25.1 or newer.
 MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(PIP) --upgrade pip
 DEB = build/deb/solo-run
-# On two cores: tests wait for processes about as long as they compute.
+# On two cores: tests wait for processes about as long as they compute. Those of `make quick` mostly compute.
 WORKERS ?= 4
 # In test-full the tests of a file run in one worker: they share servers and services of the machine.
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal

@@ -376,14 +376,16 @@ def test_killed_waiter_leaves_the_queue(lab, victim, via):
     waiter = lab.start("-w", "forever", "--tree", "-n", "job", "sh", "-c", "echo ran >>$LAB/log")
     until(lambda: lab.count_waiting("job") == 1)
     [waiter.lower] = find_children(waiter.pid)
+    until(lambda: find_children(waiter.lower))
+    [early] = find_children(waiter.lower)
 
     hit(waiter, victim)
 
     wait_dead(waiter.lower)
     assert waiter.wait(PATIENCE) == -signal.SIGKILL
     finish(holder)
-    # its early child may live a moment longer
-    assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0 and lab.read_log() == []
+    wait_dead(early)  # it may live a moment longer, and has the descriptors
+    assert lab.run("-n", "job", "true").returncode == 0 and lab.read_log() == []
 
 
 # --- places---------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_waiter_sleeps_while_unexecuted_child_keeps_slot(lab):
     tool = write_program(lab.path / "tool", "#!/bin/sh\nexit 0\n")
     slow = f"strace -f -qq -o /dev/null -P {tool} -e trace=execve -e inject=execve:delay_enter=99000000".split()
     tracer = lab.start("--slots", "2", "-n", "job", tool, prefix=slow)
-    until(lambda: len(lab.history()) == 2)  # its child goes on
+    until(lambda: len(lab.history()) == 2)  # the launcher has let the child go on
     os.kill(lab.list()[1]["launcher"], signal.SIGKILL)
     waiter = lab.start_waiter("job", "--slots", "2", tag="waiter")
     before = count_switches(waiter.pid), read_ticks(waiter.pid)

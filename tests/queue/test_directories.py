@@ -205,7 +205,7 @@ def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     nested = ("unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script)
     inner = lab.start_words(*nested, preexec_fn=lambda: os.setgroups(range(10000, 10000 + groups)))
     inner.stdout.readline()
-    until(lab.history)  # its child goes on
+    until(lab.history)  # the launcher has let the child go on
     [row] = lab.list()
     assert row["launcher"] == find_chain(inner)[1]
     os.kill(row["launcher"], 9)
