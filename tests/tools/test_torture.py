@@ -118,6 +118,10 @@ class First:
     def launch(self, words, strace):
         return launch(self.lab, "traced", *words, prefix=strace)
 
+    def is_ahead(self):
+        """Return whether the successor may start: it would create the directories otherwise."""
+        return "SOLO_VIA" in self.lab.environment or (self.lab.directory / "job/.gate").exists()
+
     def is_over(self):
         """Return whether the command has ended: an orphan ends by itself; with sockets there is
         none.
@@ -186,6 +190,10 @@ class FullJournal(First):
         file.with_name(".journal.past").write_bytes(run * self.count)
         clear(lab)
 
+    def is_ahead(self):
+        """The successor would rename the journal."""
+        return bool(list_all(self.lab))
+
     def check(self, history):
         """There are one or two more runs, as the hit may prevent a line. No other run is lost or
         counted twice.
@@ -248,15 +256,7 @@ def check_promises(lab, scene, process, hit):
     """Assert that after `hit` no commands overlapped, nothing is stuck or left, and no status or
     record is wrong.
     """
-    # Wait until the name exists: else the successor would create the directories that `First`
-    # lacks.
-    until(
-        lambda: (
-            process.poll() is not None
-            or "SOLO_VIA" in lab.environment
-            or (lab.directory / "job/.gate").exists()
-        )
-    )
+    until(lambda: process.poll() is not None or scene.is_ahead())
     successor = launch(lab, "successor", "--wait", "forever", delay="0")
     message = f"{hit} (SOLO_SEED={tally.SEED})"
     status, succeeded = wait_status(process), wait_status(successor)
