@@ -3,7 +3,7 @@
 import posix
 
 from solo.errors import NotExecutable, NotFound
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, decode, encode
+from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, decode, encode, read_file
 
 NAME_LENGTH = 200  # bytes, of 255 that a directory's name may have
 DEFAULT_PATH = "/bin:/usr/bin"  # of execvp(3) without PATH
@@ -40,6 +40,19 @@ def find_command(word: str, search: "bytes | None", following: str = "") -> str:
     hint = hint or hints.explain_missing_command(word, folders, following)
     why = "no such file" if "/" in word else "command not found"
     raise NotFound(f"{word}: {why}{hint}")
+
+
+def explain_interpreter(path: str) -> str:
+    """Return why the kernel will not execute a script, "" if its interpreter is there, or it names
+    none. Raises OSError.
+    """
+    start = read_file(path)
+    if start[:2] != b"#!":
+        return ""
+    line = start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ")
+    interpreter = line.strip(b" ").partition(b" ")[0]
+    is_missing = interpreter and not posix.access(interpreter, posix.F_OK)
+    return f"its interpreter {decode(interpreter)} was not found" if is_missing else ""
 
 
 def make_names(path: str, command: "list[str]") -> "list[str]":

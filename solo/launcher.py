@@ -303,7 +303,7 @@ class Run:
         if self.remote is not None:
             self.remote.hurry(self)
         if self.once is not None and (self.code or self.outcome):
-            self.once.undo_failed()
+            self.once.undo_failed(self.process.is_refused)
         acquire.release_all(self.holds)
         for observer in (*self.own_observers, *self.observers):
             observer.ended(self)

@@ -120,6 +120,12 @@ def list_living(queue: "Queue", files: "Iterable[str]") -> "list[Ticket]":
     return living
 
 
+def find_first_waiter(queue: "Queue") -> "list[Ticket]":
+    """Return the first live waiter alone, closed; none if there is none. Removes nothing."""
+    seats = sorted([file for file in queue.files if file.startswith(SEAT)])
+    return next(filter(None, (list_living(queue, [seat]) for seat in seats)), [])
+
+
 def find_own_ancestors(
     queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None
 ) -> "list[Ticket]":
@@ -161,8 +167,9 @@ def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Bu
     if not obstacles[0].is_hold:
         close_all(obstacles)
         holds, _ = find_conflicting_holds(queue, record.claim)
-        if holds:
-            shown, first = holds, holds[0].record
+        # of several waiters the first one keeps the name free, as if it is stopped
+        shown = holds or find_first_waiter(queue) or obstacles
+        first = shown[0].record
     busy = Busy()
     busy.skips = queue.gate.count_skip(record.claim.mode)
     busy.since = first.since if first else None

@@ -10,6 +10,7 @@ import posix
 import sys
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, SIGXFSZ
 
+from solo.command import explain_interpreter
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import read_stat
 from solo.kernel import (
@@ -381,14 +382,6 @@ def find_interpreter(path: str) -> "str | None":
     the file is missing.
     """
     try:
-        start = read_file(path)
+        return explain_interpreter(path) or "its loader was not found"
     except OSError:
         return None
-    line = (
-        start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ")
-        if start[:2] == b"#!"
-        else b""
-    )
-    interpreter = line.strip(b" ").partition(b" ")[0]
-    is_missing = interpreter and not posix.access(interpreter, posix.F_OK)
-    return f"its {f'interpreter {decode(interpreter)}' if is_missing else 'loader'} was not found"

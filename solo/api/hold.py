@@ -9,7 +9,7 @@ from typing import NoReturn, Optional
 
 from solo.api import blocking
 from solo.errors import SoloError
-from solo.tickets import Ticket
+from solo.tickets import FileTicket, Ticket
 
 
 class Hold:
@@ -54,7 +54,7 @@ class Hold:
         """Whether it is still held: not if it was released, or if the program has closed its
         descriptors.
         """
-        return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
+        return bool(self._tickets) and all(map(self._has_lock, self._tickets))
 
     def release(self) -> None:
         """Release the lock; if it is reentrant, undo one acquire. Do nothing if it is released, or
@@ -94,6 +94,15 @@ class Hold:
         """
         return fd in self._files and self._files[fd] == identify_file(fd)
 
+    def _has_lock(self, ticket: Ticket) -> bool:
+        """Return whether the descriptor of a ticket is still ours. The name of its file tells it
+        from a later one of this program, with the same number and inode: it is used once.
+        """
+        if not self._has_kept(ticket.fd):
+            return False
+        path = os.readlink(f"/proc/self/fd/{ticket.fd}") if isinstance(ticket, FileTicket) else ""
+        return not path or os.path.basename(path).startswith(ticket.file)
+
     def _forget_closed(self, tickets: list[Ticket]) -> bool:
         """Forget descriptors that the program has closed: they may be other files now. Return True
         if a lock ended.
@@ -103,7 +112,7 @@ class Hold:
             place = getattr(ticket.queue, "place", None)
             if place is not None and not self._has_kept(place.fd):
                 place.fd = -1
-            if not self._has_kept(ticket.fd):
+            if not self._has_lock(ticket):
                 ticket.fd, is_lost = -1, True
         return is_lost
 

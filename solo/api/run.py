@@ -13,7 +13,7 @@ from solo import errors, kinds
 from solo.api.arguments import AnyPath, check_name, check_wait, name_keywords, read_options
 from solo.api.blocking import CANCEL_POLL, LONGEST_POLL, Deferred, keep
 from solo.api.holder import holders
-from solo.api.status_pipe import OUTCOMES, STARTED, read_last
+from solo.api.status_pipe import ENDED, OUTCOMES, STARTED, read_last
 from solo.directories import find_base
 from solo.kernel import FOREVER
 from solo.options import FILE, LAUNCHER_OPTIONS, Option
@@ -107,9 +107,11 @@ def run(
     if message is None:
         raise errors.SoloError(f"solo ended with status {code} before the command was started")
     kind, where, text = message
-    if kind == OUTCOMES[errors.TIMED_OUT] or (kind == STARTED and output.is_cut):
+    if kind == OUTCOMES[errors.TIMED_OUT] or (kind in (STARTED, ENDED) and output.is_cut):
         raise subprocess.TimeoutExpired(list(argv), timeout or 0, output.stdout, output.stderr)
-    if kind != STARTED:
+    if kind == ENDED:
+        code = int(text)  # nobody can reap a launcher for a program that ignores SIGCHLD
+    elif kind != STARTED:
         if kind == OUTCOMES[errors.LEASE_LOST]:
             raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
         raise make_error(kind, where, text, via, directory, popen)

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.launcher import Run
 
-STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
+STARTED, ENDED, OUTCOMES = "Started", "Ended", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
 # bytes of the last text: with the longest name a message stays below PIPE_BUF, so one write sends
 # it
 REPORT_LIMIT = 2000
@@ -35,6 +35,8 @@ class Report(Observer):
     def ended(self, run: "Run") -> None:
         if run.outcome is not None:
             self.send(OUTCOMES[run.outcome])
+        else:
+            self.send(ENDED, "", str(run.code))
 
     def refused(self, error: SoloError) -> None:
         self.send(type(error).__name__, error.name, str(error))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from solo.commands.lookup import Asked, check_known, describe_place
 from solo.commands.states import Job, describe_state, find_jobs, read_clock
+from solo.commands.writable import describe_unrecorded
 from solo.errors import SoloError
 from solo.history.health import FAILING, LOST, RUNNING, Clock
 from solo.history.names import ForeignName, is_within
@@ -38,6 +39,8 @@ def run(options: Asked, names: "list[str]") -> int:
         found = find(options, names, clock, limits)
     except SoloError as error:
         found = [Answer(UNKNOWN, f"{error}{describe_roots(options, names)}")]
+    if unrecorded := describe_unrecorded(options.dir):
+        found = [one for one in found if one.status != OK] + [Answer(UNKNOWN, unrecorded)]
     found.sort(key=lambda one: WORST_FIRST.index(one.status))
     statuses = [one.status for one in found]
     numbers = [f"{status.lower()}={statuses.count(status)};;;0" for status in STATUSES]

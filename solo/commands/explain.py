@@ -7,13 +7,14 @@ from collections.abc import Callable
 from fcntl import LOCK_EX
 
 from solo.acquire import acquire_further
-from solo.commands.doctor.checks import find_existing, write_file
+from solo.command import explain_interpreter
 from solo.commands.lookup import Asked, describe_engine, look_at_names
+from solo.commands.writable import find_existing, write_file
 from solo.contention.flocks import FILE_LOCKS, choose_lock, fail, lock_files
 from solo.contention.judge import Waits, refuse_wait
 from solo.contention.progress import format_ordinal
 from solo.directories import Directory, explain, find_base, open_base
-from solo.errors import Busy, RanAlready, SoloError
+from solo.errors import Busy, NotFound, RanAlready, SoloError
 from solo.journal_files import find_journals
 from solo.kernel import FOREVER, occupy_standard_descriptors
 from solo.options import DIR, VIA, Option
@@ -89,6 +90,8 @@ def rehearse(guarded: "Run") -> None:
     guarded.prepare()
     plan = guarded.plan
     named = look_at_names(guarded.record, plan, refuse_wait, find_place, check_parts)
+    if not plan.is_socket:
+        check_room(find_base(plan.dir), plan.names)
     if plan.once_per is not None:
         find_existing(find_journals(plan.dir)[0], plan.dir)
     if plan.locks_files:
@@ -100,6 +103,18 @@ def rehearse(guarded: "Run") -> None:
         acquire_further(
             plan.names[0], named, lambda: remote.rehearse(hold, guarded.once, refuse_wait)
         )
+    if guarded.starter is not None:
+        check_interpreter(guarded.command[0], guarded.starter.path)
+
+
+def check_interpreter(word: str, path: str) -> None:
+    """Raise NotFound if the kernel would not execute the script `path`, as of a carriage return."""
+    try:
+        missing = explain_interpreter(path)
+    except OSError:
+        return  # the kernel may execute what we cannot read
+    if missing:
+        raise NotFound(f"{word}: {missing}")
 
 
 def find_place(asked: "str | None", is_verbose: bool) -> "Directory | None":
@@ -125,6 +140,18 @@ def check_parts(base: Directory, parts: "list[str]") -> None:
         write_file(path)
     except OSError as error:
         raise SoloError(f"cannot create {path}/{parts[0]}: {explain(path, error)}") from None
+
+
+def check_room(base: str, names: "list[str]") -> None:
+    """Raise SoloError if a run could not write its ticket in the directory of a name."""
+    for name in names:
+        path = f"{base}/{name}"
+        try:
+            if os.path.isdir(path):
+                write_file(path)
+        except OSError as error:
+            text = f"{name}: cannot write in {path}: {explain(path, error)}"
+            raise SoloError(text) from None
 
 
 def look_at_files(plan: Plan, umask: int) -> None:

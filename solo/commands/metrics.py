@@ -14,6 +14,7 @@ from solo import __version__
 from solo.commands.list import collect, report_absent
 from solo.commands.lookup import Asked, describe_engine, read_skips, visit_queue
 from solo.commands.states import Job, examine_all, is_passing, read_clock
+from solo.commands.writable import describe_unrecorded
 from solo.directories import find_base
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.history.health import STATES
@@ -100,6 +101,8 @@ def collect_samples(options: Asked, names: "list[str]") -> "tuple[Samples, set[s
 
     nothing: Numbers = {"solo_held": 0, "solo_waiting": 0}
     held = nothing if options.where == FILE else {}  # else no ticket of a file is read
+    if unrecorded := describe_unrecorded(options.dir):
+        report(unrecorded)
     rows, complete = collect_rows(samples, options, names, report, visit)
     used = dict.fromkeys([row.name for row in rows], False) if held else None
     for name, job in examine_all(Asked(dir=options.dir), names, clock, used):
@@ -133,7 +136,7 @@ def collect_rows(
     directory, via = options.dir, options.via
     if not options.is_engine:
         # Sockets belong to no directory: else each file of one collector had the same series.
-        if via is None and directory and not is_same(find_base(directory), find_base(None)):
+        if via is None and directory and not is_default(directory):
             via = FILE
         return collect(directory, via, names, report, visit)
     up = samples.setdefault(("", describe_engine(options)), {"solo_engine_up": 0})
@@ -147,6 +150,13 @@ def collect_rows(
         return [], isinstance(error, Unreachable)
     up["solo_engine_up"] = 1
     return found
+
+
+def is_default(directory: str) -> bool:
+    try:
+        return is_same(directory, find_base(None))
+    except SoloError:
+        return False  # this user has none
 
 
 def count_runs(job: Job) -> "Numbers":

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from solo.commands import history as runs
 from solo.commands.lookup import Asked, describe_place, open_existing, report_unknown, visit_queue
+from solo.commands.writable import describe_unrecorded
 from solo.errors import SoloError, UsageError
 from solo.history.health import (
     BAD,
@@ -74,6 +75,8 @@ def run(options: Asked, names: "list[str]") -> int:
     jobs, refused, passing = find_jobs(options, names, clock)
     for name, error in refused:
         say(f"{name}: {error}")
+    if unrecorded := describe_unrecorded(options.dir):
+        say(unrecorded)
     complete = not names and all(isinstance(error, ForeignName) for _, error in refused)
     if options.null:
         sys.stdout.buffer.write(b"".join(encode(job.name) + b"\0" for job in jobs))

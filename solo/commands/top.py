@@ -9,6 +9,7 @@ import signal
 import sys
 import termios
 import tty
+from collections.abc import Callable
 from time import monotonic, strftime
 
 from solo.commands import stop
@@ -26,7 +27,7 @@ from solo.commands.lookup import Asked, check_via, visit_queue
 from solo.commands.show import Processes
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
-from solo.kernel import ENDING
+from solo.kernel import ENDING, say
 from solo.plan import KILL_AFTER
 from solo.process.tree import find_roots
 from solo.text.rows import Row
@@ -60,15 +61,16 @@ def run(options: Asked, names: "list[str]") -> int:
         remedy = "solo list shows the holders and waiters at an engine"
         raise UsageError(f"top cannot show processes of other machines ({remedy})")
     view = View(options, names)
-    view.refresh()
+    is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
+    is_once = not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown")
+    view.refresh(say if is_once else None)
     status = 0
     if report_absent(names, [row.name for row in view.rows], options, "show"):
         status = SoloError.status
-    is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
-    if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+    if is_once:
         empty = "" if status else describe_empty(options, view.complete)
         print_rows(*view.make_table(), "STATE", STYLES, empty)
-        return status
+        return status if view.complete else SoloError.status
     if status:
         return status
     with Screen() as screen:
@@ -113,8 +115,11 @@ class View:
         self.evictions: dict[Key, tuple[Row, Eviction]] = {}
         self.usage = Usage()
 
-    def refresh(self) -> None:
-        """Read all rows again, and take the next step of each eviction."""
+    def refresh(self, report: "Callable[[str], None] | None" = None) -> None:
+        """Read all rows again, `report` or show what cannot be read, and take the next step of each
+        eviction.
+        """
+        report = report or self.show_message
         if monotonic() > self.message_time + MESSAGE_STAYS:
             self.message = ""
         for row, _ in list(self.evictions.values()):
@@ -124,7 +129,7 @@ class View:
         def visit(row: Row, ticket: Ticket) -> None:
             roots[identify(row)] = find_roots(ticket) if ticket.is_hold else []
 
-        rows, self.complete = collect(where, self.options.via, self.names, self.show_message, visit)
+        rows, self.complete = collect(where, self.options.via, self.names, report, visit)
         self.rows = add_usual(rows, where)
         problem = self.usage.measure(roots)
         if problem and not self.message:

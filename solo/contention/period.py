@@ -136,11 +136,11 @@ class PeriodGuard:
         """Return `lasts until TIME` of the period of a run that the stores say was `due` then."""
         return f"lasts until {format_time(find_end(max(due), self.length))}"
 
-    def undo_failed(self) -> None:
-        """Do not count a failed run with the word retry; before the names are released, as the next
-        run may be this job.
+    def undo_failed(self, is_refused: bool) -> None:
+        """Do not count a failed run with the word retry, nor one whose command was not executed;
+        before the names are released, as the next run may be this job.
         """
-        if self.may_retry:
+        if self.may_retry or is_refused:
             self.undo()
 
     def undo(self) -> None:

@@ -36,6 +36,7 @@ from solo.history.captured import (
     SUCCESS,
     TARGET,
 )
+from solo.identity import read_stat
 from solo.journal import Observer
 from solo.kernel import ENDING, close, end_child, escape, is_gone, say, write_whole
 from solo.process.holder import fork_holder
@@ -83,7 +84,12 @@ class Capture(Observer):
         self.view[start:end] = text[: end - start].ljust(end - start, b"\0")
 
     def fork(self) -> None:
-        self.words[READER] = fork_holder(self.read, [self.source, self.pulse, self.file])
+        pid = self.words[READER] = fork_holder(self.read, [self.source, self.pulse, self.file])
+        if self.run.termination is not None:
+            stranger = pid, read_stat(pid).start
+            self.run.termination.strangers.add(stranger)
+            if self.run.pair is not None:
+                self.run.pair.say("spare", *stranger)  # no descendant of the command
 
     def mend(self) -> None:
         """Fork another reader if this child has ended, as by SIGKILL."""

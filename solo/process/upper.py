@@ -1,7 +1,7 @@
 """The upper process of --tree (pair.py), and its takeover of the lower one's work."""
 
 import posix
-from _signal import struct_siginfo
+from _signal import SIGKILL, struct_siginfo
 
 from solo import supervise
 from solo.errors import SoloError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from solo.launcher import Run
     from solo.process.limits import Termination
     from solo.process.pair import End
+
+
+UNFINISHED = SIGKILL, SoloError.status << 8  # with which the lower process ends amid its work
 
 
 class Kept:
@@ -153,6 +156,8 @@ class Upper:
         self.listen(child)
         if child.pid == pid:
             return False  # no command has run
+        if self.end is None and status not in UNFINISHED and not is_child(child.pid):
+            self.end = status  # its last words were lost, as we were stopped for long
         if self.end is not None or b"void" in self.heard:
             child.status = status if self.end is None else self.end
         else:
@@ -240,3 +245,12 @@ class Upper:
             say_promptly(
                 f"{termination.name}: its launcher, pid {self.lower}, was killed: {what} {left}"
             )
+
+
+def is_child(pid: int) -> bool:
+    """Return whether a process is our child, perhaps one that has ended."""
+    try:
+        posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
+        return True
+    except ChildProcessError:
+        return False

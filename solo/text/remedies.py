@@ -2,7 +2,7 @@
 
 import os
 from errno import EACCES, EDQUOT, EFBIG, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EROFS
-from stat import S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
+from stat import S_IRWXU, S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
 
 from solo.kernel import (
     HOME_PLACE,
@@ -88,6 +88,8 @@ def explain(path: str, error: OSError, asked: "AskedFor" = True) -> str:
         return f"{found} is a link to {os.readlink(found)}, which does not exist"
     if not asked and not uid and (root := describe_false_root()):
         return f"{reason} ({root})"
+    if status.st_uid == uid and found == path and not status.st_mode & S_IRWXU == S_IRWXU:
+        return f"{reason} (chmod u+rwx {quote_path(path)})"
     if status.st_uid == uid or (asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH))):
         return f"{reason} ({ELSEWHERE if asked or not uid else give_place(uid)})"
     whose = blame(found, asked, path)
@@ -202,7 +204,8 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
             "chmod g+s {} +"
         )
         return f"{error.strerror} (as root: {remedy})"
-    if error.errno == EACCES and not place.shared and stat.st_uid != os.geteuid():
+    is_ours = os.fstat(place.fd).st_uid == os.geteuid()  # else all of it is another user's
+    if error.errno == EACCES and is_ours and not place.shared and stat.st_uid != os.geteuid():
         remedy = (
             choose_remedy(place, file)
             if kind == IS_DIRECTORY

@@ -93,6 +93,25 @@ def test_program_killed_at_any_moment_leaves_the_name_free(lab, kind):
         assert os.listdir(lab.directory / "job") == [".gate"]
 
 
+def test_hold_whose_descriptor_another_hold_has_got_releases_nothing(lab):
+    """The inode of a removed ticket may be that of the next one, as on ext4."""
+    code = """
+import os
+hold = solo.Lock("job").acquire()
+os.closerange(3, 1000)
+later = solo.Lock("job").acquire()
+[ticket], [other] = hold._tickets, later._tickets
+assert ticket.fd == other.fd
+hold._files.update(later._files)
+print(hold.locked, later.locked)
+try: hold.release()
+except solo.SoloError as error: print("descriptors" in str(error))
+print(later.locked)
+"""
+
+    assert lab.run_code(code) == (0, "False True\nTrue\nTrue\n", "")
+
+
 # A program that closes every descriptor while it holds a name, as a daemon does when it starts.
 CLOSE_ALL = """
 os.closerange(3, 1000)

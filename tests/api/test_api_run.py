@@ -56,6 +56,17 @@ def test_error_of_the_launcher_is_raised(files, error, argv, options):
         solo.run(argv, **{"name": "job", **options})
 
 
+def test_status_is_that_of_the_command_though_sigchld_is_ignored(lab):
+    """No program can wait for a child then: subprocess.run returns 0."""
+    code = """
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print([solo.run(["sh", "-c", line], name="job").returncode for line in ("exit 3", "kill -9 $$", "")])
+"""
+
+    assert lab.run_code(code) == (0, "[3, -9, 0]\n", "")
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

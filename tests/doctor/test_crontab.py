@@ -207,6 +207,7 @@ def ours(folder, monkeypatch):
     """This solo is that of the directory, its program that of a package; users are tried afresh."""
     monkeypatch.setattr(place.sys, "argv", [str(folder / "solo")])
     monkeypatch.setattr(sandbox, "list_programs", lambda: PROGRAMS)
+    monkeypatch.setattr(jobs, "UNIT_PATH", f"{jobs.UNIT_PATH}:{folder}")
     place.find_place.cache_clear()
     yield
     place.find_place.cache_clear()
@@ -1637,3 +1638,70 @@ def test_many_brackets_are_unclear():
     for line in ('"$(' * 20000, "$(" * 20000, "`" * 20001):
         with pytest.raises(Unclear):
             split_line(line)
+
+
+# --- what never starts---------------------------------------------------------------------------
+
+
+NEVER = {
+    "a percent sign in quotes": (
+        f"{DAILY}BIN/solo -n d -- sh -c 'dump > /b/$(date +%F)'",
+        "!percent unclear",
+    ),
+    "a user and a solo that PATH lacks": (f"PATH=/bin\n{DAILY}daemon solo -n d -- true", "!user"),
+    "a shell that is none": (f"SHELL=/nonexistent\n{DAILY}BIN/solo -n d -- true", "!shell"),
+}
+
+
+@pytest.mark.parametrize("case", NEVER)
+def test_a_line_that_never_runs_fails(folder, case):
+    text, found = NEVER[case]
+    source = Source("tab", text.replace("BIN", str(folder)) + "\n", False, ME, is_read=True)
+
+    [row] = describe(list(crontab.parse_crontab(source)))
+
+    assert list_found(row) == found
+
+
+def test_a_line_of_the_system_without_a_user_fails(tmp_path):
+    """Cron takes the program for the user."""
+    file = tmp_path / "cron.d" / "backup"
+    file.parent.mkdir()
+    file.write_text(f"{DAILY}solo -n d -- true\n")
+
+    [row] = describe(list(crontab.parse_crontab(crontab.read_source(str(file)))))
+
+    assert list_found(row) == "!user" and "takes solo for the user" in find_text(row)
+
+
+@pytest.mark.parametrize("folder_of", [os.curdir, "../cron.d", "./"])
+def test_a_file_that_cron_reads_is_known_by_any_path(tmp_path, monkeypatch, folder_of):
+    """By its own name cron ignores it; solo said so only of /etc/cron.d/NAME."""
+    folder = tmp_path / "cron.d"
+    folder.mkdir()
+    (folder / "a.b").write_text(f"{DAILY}{ME} true\n")
+    monkeypatch.setattr(crontab, "SYSTEM_DIRECTORY", str(folder))
+    monkeypatch.setattr(crontab, "find_cron", lambda: crontab.DEBIAN)
+    monkeypatch.chdir(folder)
+
+    source = crontab.read_source(os.path.join(folder_of, "a.b"))
+
+    assert source.is_read and "rename it" in find_text(
+        describe(list(crontab.parse_crontab(source)))[-1]
+    )
+
+
+def test_a_unit_that_systemd_cannot_start_is_told(folder, monkeypatch):
+    monkeypatch.setattr(jobs, "UNIT_PATH", "/nonexistent")
+    bare, path, user = (
+        examine(f"{UNIT}{text} -n x -E 0 -- /bin/true\n", folder, is_unit=True)[0]
+        for text in (
+            "ExecStart=solo",
+            "ExecStart=BIN/solo",
+            "User=no-such-user\nExecStart=BIN/solo",
+        )
+    )
+
+    assert list_found(bare) == "!path"
+    assert "systemd does not find solo" in bare["findings"][0]["text"]
+    assert list_found(path) == "" and list_found(user) == "user"

@@ -542,6 +542,19 @@ def test_process_1_of_a_container_ends_once_the_output_is_kept(lab, words):
     assert list_kept(lab) in ([(True, "out\n")], [(True, "out\nerr\n")])
 
 
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+@pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
+def test_reader_is_no_descendant_where_proc_is_read_only(lab, words):
+    """Then it cannot get its name. With --tree solo waited for it without end."""
+    read_only = 'mount -o bind,remount,ro /proc && exec "$@"'
+
+    prefix = ("unshare", "-m", "sh", "-c", read_only, "sh")
+
+    assert capture(lab, FAILS, *words, prefix=prefix)[0] == 3
+    assert list_kept(lab) == [(True, "out\nerr\n")]
+
+
 @pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
 def test_launcher_leaves_no_process(lab, words):
     process = start(lab, f"{READY} read line", *words)

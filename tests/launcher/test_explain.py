@@ -7,7 +7,7 @@ import signal
 import sys
 
 import pytest
-from conftest import finish, is_blocked, kill, read_line, until
+from conftest import finish, is_blocked, kill, read_line, until, write_program
 
 
 def explain(lab, *words, prefix=(), **options):
@@ -97,6 +97,33 @@ def test_place_of_another_user_is_explained_by_the_error_of_the_run(common):
             run.stderr,
         ) and run.returncode == 125
         assert re.search(rb"cannot create .*roots/\w+: Permission denied", run.stderr)
+
+
+def test_script_without_its_interpreter_is_explained(lab):
+    """As of a carriage return after it. The kernel tells the run so late that the name is taken."""
+    script = write_program(lab.path / "job", "#!/bin/sh\r\ntrue\n")
+    words = ("-n", "job", script)
+
+    explained, run = lab.run("--explain", *words), lab.run(*words)
+
+    assert (explained.returncode, explained.stderr) == (run.returncode, run.stderr)
+    assert run.returncode == 127 and b"its interpreter /bin/sh" in run.stderr
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_full_disk_is_explained_by_the_error_of_the_run(lab):
+    lab.directory.mkdir()
+    script = (
+        "mount -t tmpfs -o size=64k,mode=700 tmpfs $SOLO_DIR; $SOLO -n job true\n"
+        "head -c 1M /dev/zero >$SOLO_DIR/full 2>/dev/null\n"
+        "$SOLO --explain -n job true; echo $?; $SOLO -n job true; echo $?"
+    )
+
+    _, out, stderr = finish(lab.start_words("unshare", "-m", "sh", "-c", script))
+
+    first, second = stderr.splitlines()
+    assert out == "125\n125\n" and first == second and "free some space" in first
 
 
 def test_run_inside_a_run_is_explained(lab):

@@ -253,6 +253,29 @@ def test_signal_to_either_reaches_the_command_once(probed, to, number):
     assert finish(probed)[:2] == (0, "15\n")
 
 
+def test_end_is_recorded_once_though_a_stopped_process_hears_nothing(lab):
+    """As of a command that cpulimit(1) stops and continues for hours: the socket is full."""
+    notes = lab.path / "notes"
+    words = ("--tree", "--notify", f"echo $SOLO_OUTCOME >>{notes}", "--notify-on", "ended")
+    process = lab.start(*words, "-n", "job", "--", "sh", "-c", "echo $$; read line; exit 5")
+    command = int(read_line(process))
+    os.kill(process.pid, signal.SIGSTOP)
+    until(lambda: read_state(process.pid) == "T")
+    for _ in range(600):
+        for number, state in (signal.SIGSTOP, "T"), (signal.SIGCONT, "S"):
+            os.kill(command, number)
+            until(lambda state=state: read_state(command) == state)
+    [lower] = find_children(process.pid)
+    process.stdin.close()
+    until(lambda: read_state(command) == "gone")
+    until(lambda: read_state(lower) in "Zgone")
+    os.kill(process.pid, signal.SIGCONT)
+
+    assert (process.wait(PATIENCE), process.stderr.read()) == (5, b"")
+    until(notes.exists)
+    assert notes.read_text() == "failed\n" and len(lab.history("job")) == 1
+
+
 def test_signal_to_both_from_one_sender_reaches_the_command_once(probed):
     for _ in range(2):
         os.kill(probed.pid, signal.SIGUSR1)

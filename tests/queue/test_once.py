@@ -108,7 +108,8 @@ def test_failed_run_counts_unless_once_retry(lab):
 def test_command_that_could_not_start_does_not_count(lab):
     write_program(lab.path / "bad", "#!/nowhere\n")
 
-    lab.run(*DAY, "--", lab.path / "missing")
+    for word in ("missing", "bad"):
+        assert lab.run(*DAY, "--", lab.path / word).returncode == 127
     assert lab.run(*DAY, "--", *APPEND).returncode == 0 and lab.read_log() == ["ran"]
 
 

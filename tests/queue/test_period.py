@@ -222,7 +222,7 @@ class World:
         except RanAlready:
             return False
         if code:
-            guard.undo_failed()
+            guard.undo_failed(False)
         return True
 
     def start_old(self, at, length=DAY):

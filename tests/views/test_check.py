@@ -230,6 +230,30 @@ def test_unreadable_journal_is_unknown(lab):
     assert text.endswith("; 1 of 2 ok") and " unknown=1;" in numbers
 
 
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_job_whose_runs_cannot_be_recorded_is_unknown(lab):
+    """A disk that is full: the last line that it has says success. `list --all` and `metrics` say
+    so on stderr.
+    """
+    lab.run("-n", "job", "true")
+    script = (
+        "J=$SOLO_DIR/.journals; cp -a $J $J.kept; mount -t tmpfs -o size=64k,mode=700 tmpfs $J\n"
+        "cp -a $J.kept/job $J; head -c 1M /dev/zero >$J/.full 2>/dev/null\n"
+        "$SOLO check; echo $?; $SOLO list --all; $SOLO metrics >/dev/null; $SOLO doctor\n"
+        "mount -o remount,ro $J; $SOLO check; mount --bind $SOLO_DIR $SOLO_DIR\n"
+        "mount -o remount,ro,bind $SOLO_DIR; cd /; $SOLO check"
+    )
+
+    _, out, stderr = finish(lab.start_words("unshare", "-m", "sh", "-c", script))
+
+    text = f"no run is recorded in {lab.directory}/.journals now: "
+    assert out.startswith(f"SOLO UNKNOWN: {text}No space left on device | ")
+    assert "\n3\n" in out and "know no runs: No space left on device" in out
+    assert stderr.splitlines()[:2] == [f"solo: {text}No space left on device"] * 2
+    assert f"SOLO UNKNOWN: {text}Read-only file system" in out
+
+
 def test_journal_without_a_line_that_can_be_read_is_not_that_of_a_new_job(lab):
     for name in ("job", "new"):
         lab.run("-n", name, "true")

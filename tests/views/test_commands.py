@@ -166,6 +166,16 @@ def test_show_prints_orphan_idle_and_unknown_name(lab):
     assert not (lab.directory / "never").exists()
 
 
+def test_top_reports_what_cannot_be_read(lab):
+    holder = lab.hold("job")
+    lab.find_hold("job").write_bytes(b"garbage")
+    holder.kill()
+
+    shown, listed = lab.run("top"), lab.run("list")
+
+    assert shown.stderr == listed.stderr != b"" and shown.returncode == listed.returncode == 125
+
+
 def test_show_survives_damaged_ticket_and_gate(lab):
     lab.hold("job")
     lab.find_hold("job").write_bytes(b"garbage")
@@ -825,7 +835,7 @@ def test_doctor_sees_read_only_file_system_and_container(lab):
         lab.start_words("unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script)
     )
 
-    assert "Read-only file system (use --via socket, which needs no file)" in out
+    assert f"cannot write in {lab.directory}: Read-only file system (choose another" in out
     assert "in a pid namespace" in out and out.endswith("status 1\nall the same\n")
 
 

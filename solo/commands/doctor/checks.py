@@ -23,6 +23,7 @@ from solo.commands.doctor.daemon import CRON_PATH
 from solo.commands.doctor.guards import RELATIVE
 from solo.commands.lookup import Asked, open_existing
 from solo.commands.states import MOST_REASONS, describe_bad, find_jobs, read_clock
+from solo.commands.writable import explain_unrecorded, find_existing, write_file
 from solo.contention.addresses import list_addresses
 from solo.contention.judge import Look
 from solo.contention.period import ONCE_FILE as ONCE
@@ -81,10 +82,7 @@ def check_directory(asked: "str | None") -> Findings:
         write_file(folder)
         yield GOOD, "solo can create and write files there"
     except OSError as error:
-        yield (
-            BAD,
-            f"cannot write in {folder}: {error.strerror} (use --via socket, which needs no file)",
-        )
+        yield BAD, f"cannot write in {folder}: {explain(folder, error, asked)}"
 
 
 def check_home_place(path: str) -> Findings:
@@ -104,23 +102,6 @@ def check_home_place(path: str) -> Findings:
         )
         stop = f"({prepare} && ln -s {path} {at} stops it)"
         yield NOTE, f"a run that cannot see {path}, as in a container, uses {home} {stop}"
-
-
-def find_existing(path: str, asked: "str | None") -> str:
-    """Return `path`, or the nearest directory in which a run would make it. Raises SoloError if it
-    would not.
-    """
-    if os.path.isdir(path):
-        return path
-    first, folder = path, os.path.dirname(os.path.abspath(path))
-    needed = folder if asked else path.removesuffix(HOME_PLACE)
-    while not os.path.lexists(folder) and len(folder) > len(needed):
-        first, folder = folder, os.path.dirname(folder)
-    try:
-        write_file(folder)
-        return folder
-    except OSError as error:
-        raise SoloError(f"cannot create {first}: {explain(first, error, asked)}") from None
 
 
 def check_trust(asked: "str | None") -> Findings:
@@ -271,22 +252,10 @@ def check_journal(asked: "str | None") -> Findings:
     except SoloError as error:
         yield BAD, str(error)
         return
-    try:
-        write_file(find_existing(path, asked))
+    if reason := explain_unrecorded(path, asked):
+        yield NOTE, f"solo history and metrics will know no runs: {reason}"
+    else:
         yield GOOD, f"runs are recorded in {path}, for solo history and metrics"
-    except (SoloError, OSError) as error:
-        yield (
-            NOTE,
-            "solo history and metrics will know no runs: "
-            f"{getattr(error, 'strerror', None) or error}",
-        )
-
-
-def write_file(folder: str) -> None:
-    """Write a file without a name. Raises OSError."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(b"x" * 4096)
-        file.flush()
 
 
 def check_file_system(asked: "str | None") -> Findings:

@@ -167,7 +167,8 @@ def read_source(path: str) -> Source:
         text = text[header.end() :] if header else text
         return Source(path, text, False, user, folder in SPOOLS)
     is_system = real == SYSTEM or os.path.basename(os.path.dirname(real)) == "cron.d"
-    is_read = path == SYSTEM or os.path.dirname(path) == SYSTEM_DIRECTORY
+    whole = os.path.abspath(path)
+    is_read = whole == SYSTEM or os.path.dirname(whole) == SYSTEM_DIRECTORY
     return Source(path, text, is_system or None, find_user(os.geteuid()), is_read)
 
 
@@ -200,10 +201,11 @@ def parse_crontab(source: Source) -> "Iterator[Line]":
     if lines and not any(line.command for line in lines):
         lines = [make_unread(source.file, lines[0].number, "no line there looks like cron's", BAD)]
     yield from lines
-    in_directory = os.path.dirname(source.file) == SYSTEM_DIRECTORY
+    whole = os.path.abspath(source.file)
+    in_directory = os.path.dirname(whole) == SYSTEM_DIRECTORY
     refusal = ""
-    if source.is_read and (in_directory or source.file == SYSTEM):
-        refusal = refuse_file(source.file, in_directory, source.cron)
+    if source.is_read and (in_directory or whole == SYSTEM):
+        refusal = refuse_file(whole, in_directory, source.cron)
         refusal = refusal and f"cron ignores this file: {refusal}"
     if refusal := refusal or refuse_text(source.text, source.cron):
         advice = Advice().add(BAD, "file", refusal)
@@ -225,6 +227,13 @@ def check_entry(source: Source, line: Line, entry: "re.Match[str]") -> Line:
             else "there is no command after a user"
         )
         return line._replace(advice=Advice().add(BAD, "user", f"{who}, so cron{IGNORES[cron][4:]}"))
+    if source.has_user and find_uid(line.user) is None and is_program(line.user, CRON_PATH):
+        text = f"cron takes {line.user} for the user of this line (write the user before it)"
+        return line._replace(advice=Advice().add(BAD, "user", text))
+    shell = line.variables.get("SHELL", "")
+    if source.is_read and shell[:1] == "/" and not os.access(shell, os.X_OK):
+        text = f"cron runs nothing by SHELL={shell}, which is no program here"
+        return line._replace(advice=line.advice.add(BAD, "shell", text))
     return line
 
 
@@ -288,12 +297,15 @@ def find_asked(advice: Advice, variables: "dict[str, str]") -> str:
 def is_column_of_users(command: str, path: str) -> bool:
     """Return whether the first word is a user and no program, and the second one is a program."""
     first, *rest = command.split()[:2] or [""]
-    is_user = (
-        first == "root"
-        or find_uid(first) is not None
-        and shutil.which(rest[0] if rest else "", path=path)
-    )
+    is_user = first == "root" or find_uid(first) is not None and rest and is_program(rest[0], path)
     return bool(rest and is_user and not shutil.which(first, path=path))
+
+
+def is_program(word: str, path: str) -> bool:
+    """Return whether a word is that of a program, in the PATH of a line or our own one; solo is
+    one.
+    """
+    return word == "solo" or bool(shutil.which(word, path=path) or shutil.which(word))
 
 
 def is_unclosed(command: str) -> bool:

@@ -6,6 +6,7 @@ replaces; tests/doctor/test_oracle.py compares both.
 """
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from time import time
@@ -17,7 +18,8 @@ from solo.commands.doctor.crontab import Line, find_crontabs, parse_crontab, rea
 from solo.commands.doctor.daemon import CRON_PATH, UNIT_PATH
 from solo.commands.doctor.guards import make_name
 from solo.commands.doctor.lock_tools import SAFE
-from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo
+from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo, find_uid
+from solo.commands.doctor.sandbox import Unit
 from solo.commands.doctor.unit_files import read_services
 from solo.commands.doctor.units import parse_unit
 from solo.commands.lookup import Asked
@@ -295,6 +297,7 @@ def judge(line: Line) -> "Iterator[Finding]":
     if "via" in advice.options or {"SOLO_VIA"} & line.variables.keys():
         return
     place = find_line_place(line)
+    is_word = advice.is_bare and "/" not in (advice.solo or "/")
     if (
         advice.solo[:1] == "/"
         and not os.path.exists(advice.solo)
@@ -302,12 +305,26 @@ def judge(line: Line) -> "Iterator[Finding]":
         and os.geteuid() == 0
     ):
         yield Finding(BAD, "path", f"{advice.solo} is not there (solo is {ours})")
-    elif "/" not in advice.solo and advice.is_bare and place.solo != "solo" and line.unit is None:
+    elif line.unit is not None:
+        yield from judge_unit(line.unit, is_word and not place.unknown)
+    elif is_word and place.solo != "solo":
         text = f"cron does not find solo in the PATH of this line (write {ours})"
         other = f"cron finds another solo in the PATH of this line: {place.other} (this is {ours})"
         yield Finding(NOTE, "path", other) if place.other else Finding(BAD, "path", text)
     if advice.runs and place.problem and not line.is_set_apart:
         yield Finding(BAD, "place", place.problem)
+
+
+def judge_unit(unit: Unit, is_word: bool) -> "Iterator[Finding]":
+    """Yield why systemd would not start solo, which is called by the bare word or its path."""
+    path = f"{UNIT_PATH}:{unit.environment.get('PATH', '')}"
+    if is_word and not unit.has("ExecSearchPath") and not shutil.which("solo", path=path):
+        text = f"systemd does not find solo in {UNIT_PATH} (write {find_solo()})"
+        yield Finding(BAD, "path", text)
+    user = unit.user
+    if user and not unit.has("DynamicUser") and SAFE.fullmatch(user) and not user.isdigit():
+        if find_uid(user) is None:
+            yield Finding(NOTE, "user", f"this machine has no user {user}: systemd starts nothing")
 
 
 def check_plan(line: Line) -> "Iterator[Finding]":

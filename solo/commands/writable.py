@@ -1,0 +1,63 @@
+"""Can a run of now write what it has to, its tickets and its journal?"""
+
+import os
+import tempfile
+from errno import EROFS
+
+from solo.commands.lookup import open_existing
+from solo.directories import find_base
+from solo.errors import SoloError
+from solo.journal_files import open_place
+from solo.kernel import HOME_PLACE
+from solo.text.remedies import explain
+
+
+def find_existing(path: str, asked: "str | None") -> str:
+    """Return `path`, or the nearest directory in which a run would make it. Raises SoloError if it
+    would not.
+    """
+    if os.path.isdir(path):
+        return path
+    first, folder = path, os.path.dirname(os.path.abspath(path))
+    needed = folder if asked else path.removesuffix(HOME_PLACE)
+    while not os.path.lexists(folder) and len(folder) > len(needed):
+        first, folder = folder, os.path.dirname(folder)
+    try:
+        write_file(folder)
+        return folder
+    except OSError as error:
+        raise SoloError(f"cannot create {first}: {explain(first, error, asked)}") from None
+
+
+def explain_unrecorded(path: str, asked: "str | None") -> str:
+    """Return why the runs of now are not recorded in `path`, "" if they are."""
+    try:
+        write_file(find_existing(path, asked))
+        return ""
+    except (SoloError, OSError) as error:
+        return str(getattr(error, "strerror", None) or error)
+
+
+def describe_unrecorded(asked: "str | None") -> str:
+    """Return that the journals, of which there are some, get no more lines, "" if they do.
+
+    Of a place that is read-only as a whole nothing is said: it is mounted to be looked at.
+    """
+    try:
+        journals = open_existing(asked, open_place)
+    except SoloError:
+        return ""  # each name tells
+    if journals is None:
+        return ""
+    with journals:
+        reason = explain_unrecorded(journals.path, asked)
+    if not reason or reason == os.strerror(EROFS) == explain_unrecorded(find_base(asked), asked):
+        return ""
+    return f"no run is recorded in {journals.path} now: {reason}"
+
+
+def write_file(folder: str) -> None:
+    """Write a file without a name. Raises OSError."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"x" * 4096)
+        file.flush()
