@@ -480,13 +480,13 @@ def test_journald_gets_text_priority_and_pid_of_syslog(guest):
 # --- notifications
 
 
-NOTIFY = "echo start >>/lab/{0}; sleep 0.5; echo $SOLO_OUTCOME $SOLO_STATUS >>/lab/{0}"
+NOTIFY = "echo start >>/lab/{0}; sleep {1}; echo $SOLO_OUTCOME $SOLO_STATUS >>/lab/{0}"
 
 
 @pytest.mark.parametrize("kind", ["oneshot", "exec"])
 @pytest.mark.parametrize("mode", ["control-group", "mixed"])
 def test_main_process_of_a_unit_waits_for_the_notification(guest, unit, kind, mode):
-    words = "solo", "--notify", NOTIFY.format(unit), "-n", unit, "--", "sh", "-c", "exit 3"
+    words = "solo", "--notify", NOTIFY.format(unit, 0.5), "-n", unit, "--", "sh", "-c", "exit 3"
 
     status, _ = guest.run_unit(unit, f"Type={kind}", f"KillMode={mode}", *words)
 
@@ -495,7 +495,8 @@ def test_main_process_of_a_unit_waits_for_the_notification(guest, unit, kind, mo
 
 @pytest.mark.parametrize("mode", ["control-group", "process"])
 def test_notification_of_a_script_in_a_unit_needs_killmode_process(guest, unit, mode):
-    solo = f"solo --notify '{NOTIFY.format(unit)}' -n {unit} sh -c 'exit 3'"
+    seconds = 59 if mode == "control-group" else 0.5  # it does not end by itself before the unit
+    solo = f"solo --notify '{NOTIFY.format(unit, seconds)}' -n {unit} sh -c 'exit 3'"
     script = f"{solo}; until grep start /lab/{unit}; do sleep 0.1; done; exit 4"
 
     status, _ = guest.run_unit(unit, f"KillMode={mode}", "sh", "-c", script)
