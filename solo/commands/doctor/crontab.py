@@ -227,7 +227,8 @@ def check_entry(source: Source, line: Line, entry: "re.Match[str]") -> Line:
             else "there is no command after a user"
         )
         return line._replace(advice=Advice().add(BAD, "user", f"{who}, so cron{IGNORES[cron][4:]}"))
-    if source.has_user and find_uid(line.user) is None and is_program(line.user, CRON_PATH):
+    is_option = source.has_user and line.command[:1] == "-"
+    if is_option and find_uid(line.user) is None and is_program(line.user, CRON_PATH):
         text = f"cron takes {line.user} for the user of this line (write the user before it)"
         return line._replace(advice=Advice().add(BAD, "user", text))
     shell = line.variables.get("SHELL", "")
