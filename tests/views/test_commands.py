@@ -168,8 +168,9 @@ def test_show_prints_orphan_idle_and_unknown_name(lab):
 
 def test_top_reports_what_cannot_be_read(lab):
     holder = lab.hold("job")
-    lab.find_hold("job").write_bytes(b"garbage")
-    holder.kill()
+    kill_both(holder)
+    [ticket] = (lab.directory / "job").glob(".hold*")
+    ticket.write_bytes(b"garbage")
 
     shown, listed = lab.run("top"), lab.run("list")
 

@@ -306,7 +306,8 @@ def judge(line: Line) -> "Iterator[Finding]":
     ):
         yield Finding(BAD, "path", f"{advice.solo} is not there (solo is {ours})")
     elif line.unit is not None:
-        yield from judge_unit(line.unit, is_word and not place.unknown)
+        is_word &= line.place is not None and not line.place.unknown
+        yield from judge_unit(line.unit, is_word)
     elif is_word and place.solo != "solo":
         text = f"cron does not find solo in the PATH of this line (write {ours})"
         other = f"cron finds another solo in the PATH of this line: {place.other} (this is {ours})"
