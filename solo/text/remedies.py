@@ -204,8 +204,8 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
             "chmod g+s {} +"
         )
         return f"{error.strerror} (as root: {remedy})"
-    is_ours = os.fstat(place.fd).st_uid == os.geteuid()  # else all of it is another user's
-    if error.errno == EACCES and is_ours and not place.shared and stat.st_uid != os.geteuid():
+    is_within = os.fstat(place.fd).st_uid != stat.st_uid  # else all of it is another user's
+    if error.errno == EACCES and is_within and not place.shared and stat.st_uid != os.geteuid():
         remedy = (
             choose_remedy(place, file)
             if kind == IS_DIRECTORY

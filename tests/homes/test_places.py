@@ -25,7 +25,7 @@ PLACES = {
     "full disk": (FILL.format("/home/alice", ALICE), "No space left on device (free some space; without a file: --via socket, in every run of the name)"),
     "base of another uid": (f"install -d -m 700 -o 3002 {BASE}", "it belongs to uid 3002 (as root: chown -R 3001 {base})"),
     "name of another uid": (f"install -d -m 700 -o 3002 {BASE}/job", "it belongs to uid 3002 (as root: find .*)"),
-    "name of root": (f"install -d -m 700 {BASE}/job", "it belongs to uid 0 (as root: find .*)"),
+    "name of root": (f"install -d -m 700 {BASE}/job", "it belongs to uid 0 (as root: chown -R 3001 {base})"),
     "gate of root": (f"install -d -m 700 -o 3001 {BASE}/job; install -m 600 /dev/null {BASE}/job/.gate", "it belongs to uid 0 (as root: chown -h 3001 {base}/job/.gate)"),
     "~/.local of root": ("mkdir /home/alice/.local", "/home/alice/.local belongs to uid 0 (as root: chown -R 3001 /home/alice/.local)"),
     "dangling link": (f"mkdir -p {BASE}; rmdir {BASE}; ln -s /gone {BASE}", "it is a link to /gone, which does not exist"),

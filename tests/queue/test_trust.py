@@ -679,3 +679,20 @@ def test_each_function_that_follows_what_a_record_or_a_process_says_is_known():
     assert sorted(listed) == sorted(found)
     assert [place for place in SAFE[ASKS].split() if not QUESTIONS.search(found[place])] == []
     assert [place for place in SAFE[SAYS].split() if ACTS.search(found[place])] == []
+
+
+@pytest.mark.root
+@pytest.mark.tool("setpriv")
+def test_remedy_in_a_directory_of_another_user_is_not_for_a_part_of_it(common):
+    """Such a line removed the journals of root, or gave one name away."""
+    common.directory.mkdir(mode=0o755)
+    common.run("-n", "job", "false")
+    user = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
+
+    said = [
+        common.run(*words, prefix=user).stderr.decode()
+        for words in (("list", "--all"), ("history",), ("-n", "job", "true"), ("-n", "new", "true"))
+    ]
+
+    remedy = f"(if it should be ours, as root: chown -R {OTHER} {common.directory})\n"
+    assert all(text.endswith(remedy) for text in said), said

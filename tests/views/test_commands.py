@@ -167,10 +167,8 @@ def test_show_prints_orphan_idle_and_unknown_name(lab):
 
 
 def test_top_reports_what_cannot_be_read(lab):
-    holder = lab.hold("job")
-    kill_both(holder)
-    [ticket] = (lab.directory / "job").glob(".hold*")
-    ticket.write_bytes(b"garbage")
+    lab.run("-n", "job", "true")
+    (lab.directory / f"job/.hold.{1:020}").write_bytes(b"garbage")
 
     shown, listed = lab.run("top"), lab.run("list")
 
