@@ -206,7 +206,7 @@ def kill_wrapper(trial):
     trial.admits_next()
     trial.end_job(wrapper, job)
 
-    if not trial.admits_next():
+    if not trial.comes_true(trial.admits_next):  # what waits for the job needs a moment
         return bad("stays locked")
     return good("the job dies with the wrapper" if died else "the next run is refused")
 
@@ -231,7 +231,9 @@ def kill_wrapper_of_tree(trial):
     send(daemon, signal.SIGKILL)
     trial.until(lambda: not is_alive(daemon), "does not die of SIGKILL")
 
-    return good("the next run is refused") if trial.admits_next("tree") else bad("stays locked")
+    if not trial.comes_true(lambda: trial.admits_next("tree")):
+        return bad("stays locked")
+    return good("the next run is refused")
 
 
 @scene("SIGKILL to the job", "The wrapper does not report success, and the next run starts.")
