@@ -163,13 +163,14 @@ def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Bu
     """Count a skip and return what to raise for it, with the text still missing. Closes the
     obstacles.
     """
-    shown, first = obstacles, obstacles[0].read_record()
+    obstacles[0].read_record()
+    shown = obstacles
     if not obstacles[0].is_hold:
         close_all(obstacles)
         holds, _ = find_conflicting_holds(queue, record.claim)
-        # of several waiters the first one keeps the name free, as if it is stopped
+        # the first waiter, which may be stopped, keeps the later ones from a free name
         shown = holds or find_first_waiter(queue) or obstacles
-        first = shown[0].record
+    first = shown[0].record
     busy = Busy()
     busy.skips = queue.gate.count_skip(record.claim.mode)
     busy.since = first.since if first else None

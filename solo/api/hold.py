@@ -98,10 +98,13 @@ class Hold:
         """Return whether the descriptor of a ticket is still ours. The name of its file tells it
         from a later one of this program, with the same number and inode: it is used once.
         """
-        if not self._has_kept(ticket.fd):
-            return False
-        path = os.readlink(f"/proc/self/fd/{ticket.fd}") if isinstance(ticket, FileTicket) else ""
-        return not path or os.path.basename(path).startswith(ticket.file)
+        if not self._has_kept(ticket.fd) or not isinstance(ticket, FileTicket):
+            return self._has_kept(ticket.fd)
+        try:
+            path = os.readlink(f"/proc/self/fd/{ticket.fd}")
+        except OSError:
+            return True  # as after chroot(2): nobody can tell
+        return os.path.basename(path).startswith(ticket.file)
 
     def _forget_closed(self, tickets: list[Ticket]) -> bool:
         """Forget descriptors that the program has closed: they may be other files now. Return True

@@ -1,15 +1,13 @@
-"""Can a run of now write what it has to, its tickets and its journal?"""
+"""Could a run that starts now write its tickets and its journal?"""
 
 import os
-import tempfile
-from errno import EROFS
 
 from solo.commands.lookup import open_existing
 from solo.directories import find_base
 from solo.errors import SoloError
 from solo.journal_files import open_place
 from solo.kernel import HOME_PLACE
-from solo.text.remedies import explain
+from solo.text.remedies import explain, find_nearest
 
 
 def find_existing(path: str, asked: "str | None") -> str:
@@ -30,7 +28,7 @@ def find_existing(path: str, asked: "str | None") -> str:
 
 
 def explain_unrecorded(path: str, asked: "str | None") -> str:
-    """Return why the runs of now are not recorded in `path`, "" if they are."""
+    """Return why a run that starts now is not recorded in `path`, "" if it is."""
     try:
         write_file(find_existing(path, asked))
         return ""
@@ -39,9 +37,8 @@ def explain_unrecorded(path: str, asked: "str | None") -> str:
 
 
 def describe_unrecorded(asked: "str | None") -> str:
-    """Return that the journals, of which there are some, get no more lines, "" if they do.
-
-    Of a place that is read-only as a whole nothing is said: it is mounted to be looked at.
+    """Return that the journals, of which there are some, get no more lines, "" if they do, or if
+    names and journals are mounted read-only, to be looked at.
     """
     try:
         journals = open_existing(asked, open_place)
@@ -50,14 +47,20 @@ def describe_unrecorded(asked: "str | None") -> str:
     if journals is None:
         return ""
     with journals:
+        if is_read_only(journals.path) and is_read_only(find_base(asked)):
+            return ""
         reason = explain_unrecorded(journals.path, asked)
-    if not reason or reason == os.strerror(EROFS) == explain_unrecorded(find_base(asked), asked):
-        return ""
-    return f"no run is recorded in {journals.path} now: {reason}"
+    return reason and f"no run is recorded in {journals.path} now: {reason}"
+
+
+def is_read_only(path: str) -> bool:
+    return bool(os.statvfs(find_nearest(path)).f_flag & os.ST_RDONLY)
 
 
 def write_file(folder: str) -> None:
     """Write a file without a name. Raises OSError."""
+    import tempfile  # for `check` and doctor: `show` and `top` load this module too
+
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"x" * 4096)
         file.flush()

@@ -36,7 +36,6 @@ from solo.history.captured import (
     SUCCESS,
     TARGET,
 )
-from solo.identity import read_stat
 from solo.journal import Observer
 from solo.kernel import ENDING, close, end_child, escape, is_gone, say, write_whole
 from solo.process.holder import fork_holder
@@ -86,10 +85,7 @@ class Capture(Observer):
     def fork(self) -> None:
         pid = self.words[READER] = fork_holder(self.read, [self.source, self.pulse, self.file])
         if self.run.termination is not None:
-            stranger = pid, read_stat(pid).start
-            self.run.termination.strangers.add(stranger)
-            if self.run.pair is not None:
-                self.run.pair.say("spare", *stranger)  # no descendant of the command
+            self.run.termination.spare(pid, self.run.pair)
 
     def mend(self) -> None:
         """Fork another reader if this child has ended, as by SIGKILL."""

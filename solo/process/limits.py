@@ -11,7 +11,7 @@ from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGTERM, getsign
 from time import monotonic, sleep
 
 from solo.errors import UsageError
-from solo.identity import Process, descends_from, is_stopped
+from solo.identity import Process, descends_from, is_stopped, read_stat
 from solo.kernel import ENDING, FOREVER, say_promptly
 from solo.process.prctl import become_subreaper
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from solo.engines.lease import Lease
     from solo.plan import Plan
+    from solo.process.pair import Lower
     from solo.start import Child
 
 LONGEST_WAIT = 1e6  # seconds
@@ -76,6 +77,15 @@ class Termination:
                 sleep(CLOCK_TICK)
             except ChildProcessError:
                 pass
+
+    def spare(self, pid: int, pair: "Lower | None") -> None:
+        """Take our child `pid` for no descendant of the command, in both processes of a `pair`.
+        Raises OSError.
+        """
+        stranger = pid, read_stat(pid).start
+        self.strangers.add(stranger)
+        if pair is not None:
+            pair.say("spare", *stranger)
 
     def begin(self, pid: int) -> None:
         """Start the time limit and the lease of the command `pid`."""
@@ -253,8 +263,9 @@ class Termination:
             return False
 
 
-def look_for_end() -> object:
-    """Return the ending of a child, not yet reaped, or None. Raises ChildProcessError if there is
-    no child.
+def look_for_end(pid: "int | None" = None) -> "posix.waitid_result | None":
+    """Return the ending of a child, or of that one, not yet reaped, or None. Raises
+    ChildProcessError if there is no such child.
     """
-    return posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
+    kind = posix.P_ALL if pid is None else posix.P_PID
+    return posix.waitid(kind, pid or 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from solo.argv import Typed
     from solo.launcher import Run
+    from solo.process.limits import Termination
 
 NOTIFY_LIMIT = 30.0  # seconds
 
@@ -67,7 +68,7 @@ class Notifier(Reporter):
         if termination is None:
             return
         if STARTED in self.events:
-            self.start(lambda: make_start(run), termination.strangers)
+            self.start(lambda: make_start(run), termination)
 
         def report_overdue() -> float:
             """Report the run, once, if it is overdue by now. Return when to look again."""
@@ -77,7 +78,7 @@ class Notifier(Reporter):
             seconds = monotonic() - begin
             self.start(
                 lambda: make_overdue(run, seconds, format_usual(found.median, found.range)),
-                termination.strangers,
+                termination,
             )
             return FOREVER
 
@@ -89,32 +90,27 @@ class Notifier(Reporter):
         if ENDED in self.events or (FAILED in self.events and name_run(run) != OK):
             self.start(lambda: make_end(run))
 
-    def start(
-        self, make: "Callable[[], Event]", strangers: "set[tuple[int, int]] | None" = None
-    ) -> None:
-        """Start the watcher, one of the `strangers` that --tree spares. Wait for it only if it
+    def start(self, make: "Callable[[], Event]", termination: "Termination | None" = None) -> None:
+        """Start the watcher, which the `termination` of a command spares. Wait for it only if it
         would end with this process.
         """
         # The watcher is to outlive a SIGTERM to the whole unit.
         mask = pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         try:
-            waits = strangers is None and is_first_of_unit(self.run)
+            waits = termination is None and is_first_of_unit(self.run)
             if waits:
                 _signal.signal(SIGCHLD, _signal.SIG_DFL)
                 while _signal.sigtimedwait(ENDING, 0):
                     pass  # they have ended the command
-            end, life = (CLOSED, CLOSED) if strangers is None else posix.pipe2(posix.O_CLOEXEC)
+            end, life = (CLOSED, CLOSED) if termination is None else posix.pipe2(posix.O_CLOEXEC)
             watcher = posix.fork()
             if watcher == 0:
                 self.watch(make, life)
-            if strangers is not None:
+            if termination is not None:
                 for fd in (life, *self.descriptors):
                     close(fd)
                 self.descriptors = (end,)
-                stranger = watcher, read_stat(watcher).start
-                strangers.add(stranger)
-                if self.run is not None and self.run.pair is not None:
-                    self.run.pair.say("spare", *stranger)  # no descendant of the command
+                termination.spare(watcher, None if self.run is None else self.run.pair)
             if waits:
                 wait_end(watcher, NOTIFY_LIMIT + 1, ENDING)
         except OSError as error:

@@ -8,6 +8,7 @@ from solo.errors import SoloError
 from solo.journal import Journal
 from solo.journal_files import ENDED
 from solo.kernel import ENDING, WAKE_SIGNAL, close, say_promptly
+from solo.process.limits import look_for_end
 from solo.start import Child
 
 TYPE_CHECKING = False
@@ -156,9 +157,11 @@ class Upper:
         self.listen(child)
         if child.pid == pid:
             return False  # no command has run
-        if self.end is None and status not in UNFINISHED and not is_child(child.pid):
-            self.end = status  # its last words were lost, as we were stopped for long
-        if self.end is not None or b"void" in self.heard:
+        is_void = b"void" in self.heard
+        if not is_void and self.end is None and status not in UNFINISHED:
+            if not is_child(child.pid):
+                self.end = status  # its last words were lost, as we were stopped for long
+        if self.end is not None or is_void:
             child.status = status if self.end is None else self.end
         else:
             self.take_over(child, status)
@@ -225,9 +228,7 @@ class Upper:
         if child.capture is not None:
             child.capture.mend()
         try:
-            ended = posix.waitid(
-                posix.P_PID, child.pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT
-            )
+            ended = look_for_end(child.pid)
             if ended is not None and ended.si_status in supervise.UNSTARTED:
                 child.is_refused = not supervise.has_executed(child.pid)
         except ChildProcessError:
@@ -250,7 +251,7 @@ class Upper:
 def is_child(pid: int) -> bool:
     """Return whether a process is our child, perhaps one that has ended."""
     try:
-        posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
+        look_for_end(pid)
         return True
     except ChildProcessError:
         return False

@@ -88,7 +88,7 @@ def explain(path: str, error: OSError, asked: "AskedFor" = True) -> str:
         return f"{found} is a link to {os.readlink(found)}, which does not exist"
     if not asked and not uid and (root := describe_false_root()):
         return f"{reason} ({root})"
-    if status.st_uid == uid and found == path and not status.st_mode & S_IRWXU == S_IRWXU:
+    if status.st_uid == uid and found == path and ~status.st_mode & S_IRWXU:
         return f"{reason} (chmod u+rwx {quote_path(path)})"
     if status.st_uid == uid or (asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH))):
         return f"{reason} ({ELSEWHERE if asked or not uid else give_place(uid)})"
@@ -204,8 +204,8 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
             "chmod g+s {} +"
         )
         return f"{error.strerror} (as root: {remedy})"
-    is_within = os.fstat(place.fd).st_uid != stat.st_uid  # else all of it is another user's
-    if error.errno == EACCES and is_within and not place.shared and stat.st_uid != os.geteuid():
+    is_whole = os.fstat(place.fd).st_uid == stat.st_uid  # all of the directory is of one user
+    if error.errno == EACCES and not (is_whole or place.shared or stat.st_uid == os.geteuid()):
         remedy = (
             choose_remedy(place, file)
             if kind == IS_DIRECTORY

@@ -112,6 +112,21 @@ print(later.locked)
     assert lab.run_code(code) == (0, "False True\nTrue\nTrue\n", "")
 
 
+@pytest.mark.root
+def test_hold_is_released_in_a_root_without_proc(lab):
+    code = """
+import os
+hold = solo.Lock("job").acquire()
+os.chroot(os.environ["LAB"])
+print(hold.locked)
+hold.release()
+print(hold.locked)
+"""
+
+    assert lab.run_code(code) == (0, "True\nFalse\n", "")
+    assert lab.list("job") == []
+
+
 # A program that closes every descriptor while it holds a name, as a daemon does when it starts.
 CLOSE_ALL = """
 os.closerange(3, 1000)

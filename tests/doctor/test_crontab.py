@@ -1691,7 +1691,7 @@ def test_a_file_that_cron_reads_is_known_by_any_path(tmp_path, monkeypatch, fold
     )
 
 
-def test_a_unit_that_systemd_cannot_start_is_told(folder, monkeypatch):
+def test_a_unit_that_systemd_cannot_start_fails(folder, monkeypatch):
     monkeypatch.setattr(jobs, "UNIT_PATH", "/nonexistent")
     bare, path, user = (
         examine(f"{UNIT}{text} -n x -E 0 -- /bin/true\n", folder, is_unit=True)[0]

@@ -547,9 +547,7 @@ def test_process_1_of_a_container_ends_once_the_output_is_kept(lab, words):
 @pytest.mark.parametrize("words", [(), ("--tree",)], ids=["plain", "tree"])
 def test_reader_is_no_descendant_where_proc_is_read_only(lab, words):
     """Then it cannot get its name. With --tree solo waited for it without end."""
-    read_only = 'mount -o bind,remount,ro /proc && exec "$@"'
-
-    prefix = ("unshare", "-m", "sh", "-c", read_only, "sh")
+    prefix = in_mounts("mount -o bind,remount,ro /proc")
 
     assert capture(lab, FAILS, *words, prefix=prefix)[0] == 3
     assert list_kept(lab) == [(True, "out\nerr\n")]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import count_injected, finish, inject, read_state, until, write_program
+from conftest import count_injected, finish, inject, write_program
 
 
 def read_signals(text, key="SigIgn"):
@@ -124,22 +124,6 @@ def test_ignored_sigchld_is_inherited_and_hides_no_status(lab):
     )
 
     assert (result.returncode, read_signals(result.stdout)) == (2, {signal.SIGCHLD})
-
-
-def test_busy_names_the_first_waiter_of_a_free_name(lab):
-    """It may be stopped, and then those behind it wait for it."""
-    holder = lab.hold("job")
-    waiters = [lab.start_waiter("job", tag=tag) for tag in "ab"]
-    os.kill(waiters[0].pid, signal.SIGSTOP)
-    until(lambda: read_state(waiters[0].pid) == "T")
-    finish(holder)
-    until(lambda: not any(row["state"] == "held" for row in lab.list()))
-
-    result = lab.run("-n", "job", "true")
-
-    assert result.returncode == 75
-    assert result.stderr.startswith(b"solo: job: busy: stopped pid %d (" % waiters[0].pid)
-    os.kill(waiters[0].pid, signal.SIGCONT)
 
 
 def test_names_and_arguments_may_be_any_bytes(lab):

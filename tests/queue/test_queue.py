@@ -2,10 +2,12 @@
 the wait.
 """
 
+import os
 import re
 import shutil
+import signal
 
-from conftest import finish
+from conftest import finish, read_state, until
 
 
 def test_contender_is_skipped_while_held(lab, via):
@@ -16,6 +18,22 @@ def test_contender_is_skipped_while_held(lab, via):
     assert (result.returncode, lab.read_log()) == (75, [])
     line = rf"solo: job: busy: held for \d+s by pid {holder.pid} \(sh -c echo \$\$; read line; exit 0\)\n"
     assert re.fullmatch(line, result.stderr.decode())
+
+
+def test_busy_names_the_first_waiter_of_a_free_name(lab):
+    """It may be stopped, and then those behind it wait for it."""
+    holder = lab.hold("job")
+    waiters = [lab.start_waiter("job", tag=tag) for tag in "ab"]
+    os.kill(waiters[0].pid, signal.SIGSTOP)
+    until(lambda: read_state(waiters[0].pid) == "T")
+    finish(holder)
+    until(lambda: not any(row["state"] == "held" for row in lab.list()))
+
+    result = lab.run("-n", "job", "true")
+
+    assert result.returncode == 75
+    assert result.stderr.startswith(b"solo: job: busy: stopped pid %d (" % waiters[0].pid)
+    os.kill(waiters[0].pid, signal.SIGCONT)
 
 
 def test_waiters_acquire_in_order_of_arrival(lab, via):

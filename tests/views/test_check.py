@@ -252,6 +252,7 @@ def test_job_whose_runs_cannot_be_recorded_is_unknown(lab):
     assert "\n3\n" in out and "know no runs: No space left on device" in out
     assert stderr.splitlines()[:2] == [f"solo: {text}No space left on device"] * 2
     assert f"SOLO UNKNOWN: {text}Read-only file system" in out
+    assert out.splitlines()[-1].startswith("SOLO OK: job: ")  # all of it is read-only
 
 
 def test_journal_without_a_line_that_can_be_read_is_not_that_of_a_new_job(lab):

@@ -22,7 +22,7 @@ from solo.commands.doctor.cron_rules import (
 )
 from solo.commands.doctor.daemon import CRON_PATH
 from solo.commands.doctor.guards import Advice, examine, normalize
-from solo.commands.doctor.place import Place, find_uid
+from solo.commands.doctor.place import NO_USER, Place, find_uid
 from solo.commands.doctor.sandbox import Unit
 from solo.commands.doctor.shell_line import Unclear, Unclosed, split_line
 from solo.errors import SoloError
@@ -101,9 +101,13 @@ class Source(NamedTuple):
     is_read: bool = False  # by cron of this machine
 
     @property
+    def path(self) -> str:
+        return os.path.abspath(self.file)
+
+    @property
     def cron(self) -> str:
         """The cron that reads it, "" if that is not certain."""
-        if os.path.dirname(os.path.abspath(self.file)).endswith(SPOOLS[2:]):
+        if os.path.dirname(self.path).endswith(SPOOLS[2:]):
             return BUSYBOX
         return find_cron() if self.is_read else ""
 
@@ -201,11 +205,10 @@ def parse_crontab(source: Source) -> "Iterator[Line]":
     if lines and not any(line.command for line in lines):
         lines = [make_unread(source.file, lines[0].number, "no line there looks like cron's", BAD)]
     yield from lines
-    whole = os.path.abspath(source.file)
-    in_directory = os.path.dirname(whole) == SYSTEM_DIRECTORY
+    in_directory = os.path.dirname(source.path) == SYSTEM_DIRECTORY
     refusal = ""
-    if source.is_read and (in_directory or whole == SYSTEM):
-        refusal = refuse_file(whole, in_directory, source.cron)
+    if source.is_read and (in_directory or source.path == SYSTEM):
+        refusal = refuse_file(source.path, in_directory, source.cron)
         refusal = refusal and f"cron ignores this file: {refusal}"
     if refusal := refusal or refuse_text(source.text, source.cron):
         advice = Advice().add(BAD, "file", refusal)
@@ -221,11 +224,7 @@ def check_entry(source: Source, line: Line, entry: "re.Match[str]") -> Line:
         text = f"cron refuses a command of more than {LONGEST} bytes and ignores the whole file"
         return line._replace(advice=line.advice.add(BAD, "time", text))
     if cron in IGNORES and source.has_user and (not line.command or find_uid(line.user) is None):
-        who = (
-            f"this machine has no user {line.user}"
-            if line.command
-            else "there is no command after a user"
-        )
+        who = NO_USER.format(line.user) if line.command else "there is no command after a user"
         return line._replace(advice=Advice().add(BAD, "user", f"{who}, so cron{IGNORES[cron][4:]}"))
     is_option = source.has_user and line.command[:1] == "-"
     if is_option and find_uid(line.user) is None and is_program(line.user, CRON_PATH):
@@ -298,8 +297,9 @@ def find_asked(advice: Advice, variables: "dict[str, str]") -> str:
 def is_column_of_users(command: str, path: str) -> bool:
     """Return whether the first word is a user and no program, and the second one is a program."""
     first, *rest = command.split()[:2] or [""]
-    is_user = first == "root" or find_uid(first) is not None and rest and is_program(rest[0], path)
-    return bool(rest and is_user and not shutil.which(first, path=path))
+    if not rest or shutil.which(first, path=path):
+        return False
+    return first == "root" or find_uid(first) is not None and is_program(rest[0], path)
 
 
 def is_program(word: str, path: str) -> bool:

@@ -18,7 +18,15 @@ from solo.commands.doctor.crontab import Line, find_crontabs, parse_crontab, rea
 from solo.commands.doctor.daemon import CRON_PATH, UNIT_PATH
 from solo.commands.doctor.guards import make_name
 from solo.commands.doctor.lock_tools import SAFE
-from solo.commands.doctor.place import Place, call_as, find_names, find_place, find_solo, find_uid
+from solo.commands.doctor.place import (
+    NO_USER,
+    Place,
+    call_as,
+    find_names,
+    find_place,
+    find_solo,
+    find_uid,
+)
 from solo.commands.doctor.sandbox import Unit
 from solo.commands.doctor.unit_files import read_services
 from solo.commands.doctor.units import parse_unit
@@ -306,8 +314,7 @@ def judge(line: Line) -> "Iterator[Finding]":
     ):
         yield Finding(BAD, "path", f"{advice.solo} is not there (solo is {ours})")
     elif line.unit is not None:
-        is_word &= line.place is not None and not line.place.unknown
-        yield from judge_unit(line.unit, is_word)
+        yield from judge_unit(line.unit, is_word and not (line.place and line.place.unknown))
     elif is_word and place.solo != "solo":
         text = f"cron does not find solo in the PATH of this line (write {ours})"
         other = f"cron finds another solo in the PATH of this line: {place.other} (this is {ours})"
@@ -323,9 +330,9 @@ def judge_unit(unit: Unit, is_word: bool) -> "Iterator[Finding]":
         text = f"systemd does not find solo in {UNIT_PATH} (write {find_solo()})"
         yield Finding(BAD, "path", text)
     user = unit.user
-    if user and not unit.has("DynamicUser") and SAFE.fullmatch(user) and not user.isdigit():
-        if find_uid(user) is None:
-            yield Finding(NOTE, "user", f"this machine has no user {user}: systemd starts nothing")
+    is_name = SAFE.fullmatch(user) and not user.isdigit() and not unit.has("DynamicUser")
+    if user and is_name and find_uid(user) is None:
+        yield Finding(NOTE, "user", f"{NO_USER.format(user)}: systemd starts nothing")
 
 
 def check_plan(line: Line) -> "Iterator[Finding]":

@@ -18,6 +18,8 @@ from solo.errors import SoloError
 from solo.text import remedies  # noqa: F401 - before the child, which may not be able to read it
 from solo.text.rows import BAD
 
+NO_USER = "this machine has no user {}"
+
 
 class Place(NamedTuple):
     """`problem` is why solo cannot run there, `unknown` why that was not found out, `solo` the word
@@ -42,9 +44,7 @@ def find_place(user: str, path: "str | None", asked: "str | None") -> Place:
         return Place(unknown=f"{ours} needs quotes")
     if uid is None:
         return Place(
-            unknown=f"this machine has no user {user}"
-            if user
-            else "it is not certain which user runs it"
+            unknown=NO_USER.format(user) if user else "it is not certain which user runs it"
         )
     if os.geteuid() not in (0, uid):
         return Place(unknown=f"only root can try solo as {user}")
