@@ -27,7 +27,7 @@ LEXER = re.compile(r"pygments/lexers/(?!__init__|_mapping)")  # 9 MB, to highlig
 
 
 def read_libraries() -> dict:
-    """Return the files of typer and of what it needs. Without it, only `list` is left of the views: say so and return none."""
+    """Return the files of typer and of what it needs. Without it, `top` on a terminal is not there: say so and return none."""
     found: dict = {}
     with tempfile.TemporaryDirectory() as folder:
         read_library("typer", sys.path, found)
@@ -36,7 +36,7 @@ def read_libraries() -> dict:
             reason = run_pip(Python(sys.executable, [], False), folder)
             if reason:
                 print(
-                    f"solo: solo.pyz lacks typer, which all views but `list` need: {reason}",
+                    f"solo: solo.pyz lacks typer and rich, for `top` and for help on a terminal: {reason}",
                     file=sys.stderr,
                 )
             read_library("typer", [folder], found)

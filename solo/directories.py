@@ -333,9 +333,8 @@ def open_part(place: Directory, part: str) -> Directory:
         if stat.st_uid not in (0, posix.geteuid()) and (place.mode & STICKY or not place.shared):
             from solo.text.remedies import choose_remedy, explain_owner
 
-            raise SoloError(
-                f"cannot use {path}: {explain_owner(stat.st_uid, choose_remedy(place, part))}"
-            )
+            remedy = choose_remedy(place, part, stat.st_uid)
+            raise SoloError(f"cannot use {path}: {explain_owner(stat.st_uid, remedy)}")
         if stat.st_mode & (GROUP_WRITE | OTHER_WRITE):
             check_writers(path, stat.st_mode, place.shared, place)
     except SoloError:

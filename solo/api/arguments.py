@@ -19,9 +19,9 @@ MOST_SLOTS = 999_999_999  # as on the command line
 
 
 def list_paths(keyword: str, paths: Union[AnyPath, Iterable[AnyPath]]) -> list[str]:
-    """Return the paths of one or several files. Raises UsageError if one is invalid."""
+    """Return the absolute paths of one or several files. Raises UsageError if one is invalid."""
     return [
-        check_path(keyword, path)
+        os.path.abspath(check_path(keyword, path))
         for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)
     ]
 

@@ -19,9 +19,10 @@ EXCEPTIONS. Only a signal handler can raise at any line, and only in the main th
 acts, `Deferred` replaces every handler by a recorder; at its end the handlers are restored and
 called, and may raise there. One that raises before an acquire begins to act costs nothing; after
 it, the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the
-Hold. At the entry of `__exit__`, or between the return of `acquire` and the assignment of its
-result, nothing helps, as the manual says. An abandoned attempt is cancelled: its thread releases
-all that it has acquired.
+Hold. Whatever releases does so by `perform`, also if one raises on the way. In the first
+instructions of `__exit__`, or between the return of `acquire` and the assignment of its result,
+nothing helps, as the manual says. An abandoned attempt is cancelled: its thread releases all that
+it has acquired.
 
 THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then
 returns False, and the kernel releases all locks.
@@ -423,6 +424,22 @@ class Deferred:
         finally:
             if self.changed:  # a restored handler has raised
                 self.restore()
+
+
+def perform(change: Callable[[], object]) -> None:
+    """Call `change`, which releases, in a Deferred block, even if a handler raises before that:
+    then raise it afterwards. Raises what `change` does. Do nothing where nobody can act.
+    """
+    begun: list[bool] = []
+    try:
+        if can_act():
+            with Deferred():
+                begun.append(True)
+                change()
+    except BaseException:
+        if not begun:
+            perform(change)
+        raise
 
 
 def can_act() -> bool:

@@ -63,10 +63,7 @@ class Hold:
         Raises SoloError if the program has closed its descriptors: then another process may have
         had the lock.
         """
-        if not blocking.can_act():
-            return
-        with blocking.Deferred():
-            self._undo()
+        blocking.perform(self._undo)
 
     def _undo(self) -> None:
         """Undo one acquire. The caller is acting. Raises SoloError as `release` does."""
@@ -133,15 +130,15 @@ class Hold:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        blocking.perform(self._undo)
 
     def __del__(self) -> None:
         ending = sys is None or sys.is_finalizing()  # then the kernel releases what we cannot
         try:
-            if getattr(self, "_tickets", None) and self._pid == os.getpid() and blocking.can_act():
-                with blocking.Deferred():
-                    is_lost = self._release()
-                if not (ending or is_lost):
+            if getattr(self, "_tickets", None) and self._pid == os.getpid():
+                is_lost: list[bool] = []
+                blocking.perform(lambda: is_lost.append(self._release()))
+                if is_lost == [False] and not ending:
                     warnings.warn(
                         f"solo: {self.name} was still held when its Lock was dropped",
                         ResourceWarning,

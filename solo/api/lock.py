@@ -6,6 +6,7 @@ api/blocking.py. So no exception of a signal handler, such as KeyboardInterrupt,
 that was just acquired.
 """
 
+import contextlib
 import functools
 import math
 import os
@@ -40,6 +41,8 @@ UNFINISHED: dict[type, str] = {  # what a call may return before any of its work
     CoroutineType: "a coroutine",
     GeneratorType: "a generator",
     AsyncGeneratorType: "an asynchronous generator",
+    contextlib._GeneratorContextManager: "a context manager",
+    contextlib._AsyncGeneratorContextManager: "an asynchronous context manager",
 }
 UNSET: Any = ...  # the default of an argument for which None has a meaning
 
@@ -103,7 +106,9 @@ class Lock:
             names: list[object] = [*map(name_file, (*self.flock, *self.fcntl))]
         else:
             names = (
-                list(name) if isinstance(name, Iterable) and not isinstance(name, str) else [name]
+                list(name)
+                if isinstance(name, Iterable) and not isinstance(name, (str, bytes))
+                else [name]
             )
         if not names:
             raise UsageError("a Lock needs a name, or files (flock, fcntl)")
@@ -113,7 +118,7 @@ class Lock:
         self.reentrant = reentrant
         self.note = note
         self.via = via
-        self.directory = None if directory is None else os.fsdecode(directory)
+        self.directory = None if directory is None else list_paths("directory", directory)[0]
         self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
@@ -240,11 +245,11 @@ class Lock:
         """Release the Hold of this thread or task; if it is reentrant, undo one acquire. Raises
         SoloError without one.
         """
-        if not blocking.can_act():
-            return
-        with blocking.Deferred():
-            if not self._undo(self._holds.get(find_owner())):
-                raise SoloError(f"{self.name}: is not held by this thread or task")
+        blocking.perform(self._release)
+
+    def _release(self) -> None:
+        if not self._undo(self._holds.get(find_owner())):
+            raise SoloError(f"{self.name}: is not held by this thread or task")
 
     def _undo(self, hold: Optional[Hold]) -> bool:
         """Undo one acquire. Return whether `hold` was still held. The caller is acting. Raises
@@ -302,18 +307,17 @@ class Lock:
             self._entered.append(self._acquire(UNSET, entered))
             return entered[0]
         except BaseException:  # a signal handler may raise after the lock was acquired
-            if entered and blocking.can_act():
-                with blocking.Deferred():
-                    self._undo(entered.pop())
+            blocking.perform(lambda: entered and self._undo(entered.pop()))
             raise
 
     def __exit__(self, *_: object) -> None:
-        if not blocking.can_act():
-            return
-        with blocking.Deferred():
-            if not self._undo(self._pop_entered()) and not self._is_forked:
-                why = "this block's hold was released before its end (with lock.acquire(): may be)"
-                raise SoloError(f"{self.name}: {why}")
+        blocking.perform(self._leave)
+
+    def _leave(self) -> None:
+        """End the block of this thread or task."""
+        if not self._undo(self._pop_entered()) and not self._is_forked:
+            why = "this block's hold was released before its end (with lock.acquire(): may be)"
+            raise SoloError(f"{self.name}: {why}")
 
     async def __aenter__(self) -> Hold:
         hold = await self.acquire_async()

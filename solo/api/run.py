@@ -89,8 +89,11 @@ def run(
     'hello\\n'
     """
     keywords = locals()
-    if isinstance(argv, (str, bytes)) or not argv:
+    argv = [] if isinstance(argv, (str, bytes)) else list(argv)
+    if not argv:
         raise errors.UsageError("argv is a sequence of words, with a command in it")
+    if name is not None and not name:
+        raise errors.UsageError("a name may not be empty (is a variable unset?)")
     for word in ("shell", "executable", *[one.key for one in LAUNCHER_OPTIONS if not one.keyword]):
         if popen.pop(word, None):
             why = ": the command is the words of argv" if word in ("shell", "executable") else ""
@@ -111,7 +114,10 @@ def run(
         raise subprocess.TimeoutExpired(list(argv), timeout or 0, output.stdout, output.stderr)
     if kind == ENDED:
         code = int(text)  # nobody can reap a launcher for a program that ignores SIGCHLD
-    elif kind != STARTED:
+    elif kind == STARTED:
+        why = "its launcher was killed, and it may still run (solo list shows it)"
+        raise errors.SoloError(f"{argv[0]!r}: {why}")
+    else:
         if kind == OUTCOMES[errors.LEASE_LOST]:
             raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
         raise make_error(kind, where, text, via, directory, popen)
@@ -212,7 +218,9 @@ def start(words: list[AnyPath], popen: Keywords) -> tuple[Launched, FileIO]:
     pipe = FileIO(own_end)
     try:
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
+        code = LAUNCHER.format(
+            root=root, path=[one for one in sys.path if one and isinstance(one, str)]
+        )
         launcher = [sys.executable, "-IS", "-c", code, str(launchers_end), "solo", *words]
         passed = tuple(popen.get("pass_fds", ()))
         if passed or popen.get("close_fds", True):

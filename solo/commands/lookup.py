@@ -305,6 +305,11 @@ def describe_engine(options: Asked) -> str:
     return find_target(options.where).shown
 
 
+def make_own_stop(owner: str, remedy: str = " (exit ends the job)") -> SoloError:
+    """Return the error for a job that would stop itself: its `owner` is above this process."""
+    return SoloError(f"cannot stop it from inside: {owner} is an ancestor of this process", remedy)
+
+
 def warn_of_program(words: "list[str]") -> None:
     """Warn that `solo ls` runs ls(1): on a terminal, or if an argument is a name of solo."""
     from solo.text.hints import MEANINGS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
-from solo.commands.lookup import Asked
+from solo.commands.lookup import Asked, make_own_stop, visit_queue
 from solo.engines.engine import INVALID_ANSWER, Entry, Gone, Renewal
 from solo.engines.lease import TTL, Terms
 from solo.engines.queue import (
@@ -20,11 +20,13 @@ from solo.engines.queue import (
     make_busy,
 )
 from solo.engines.targets import open_engine
-from solo.errors import SoloError, UsageError
+from solo.errors import SoloError, UsageError, make_own_wait
 from solo.history.names import is_within
 from solo.history.reader import Run, parse
 from solo.kernel import read_boot_clock, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim, plan_claims
+from solo.obstacles import find_own_ancestors, list_holds
+from solo.options import FILE
 from solo.text.describe import describe_self, format_duration, format_span
 from solo.text.rows import Row, make_entry_row
 from solo.text.width import print_clean
@@ -108,9 +110,13 @@ def wait(options: Asked, names: "list[str]") -> int:
             for part, claim in claims
             if (found := find_obstacles(engine.list_entries(part), claim))
         ]:
+            for part, found in busy:
+                for entry in find_own(options, part, found):
+                    owner = f"{describe_owner(entry)}, an ancestor of this process"
+                    raise make_own_wait(f"{part}: held by {owner}")
             if monotonic() >= deadline:
                 part, in_the_way = busy[0]
-                error = make_busy(in_the_way)
+                error = make_busy(in_the_way, Claim(EXCLUSIVE))
                 error.shown = part
                 error.waited = format_span(options.timeout) if options.timeout else ""
                 raise error
@@ -130,7 +136,8 @@ class Onlooker(Contender):
             self.wait_for_obstacles()
 
     def describe(self) -> "tuple[int | None, str, str]":
-        return count_waiters(self.earlier) + 1, describe_entries(self.obstacles), ""
+        shown = describe_entries(self.obstacles, self.record.claim)
+        return count_waiters(self.earlier) + 1, shown, ""
 
 
 def rehearse(hold: "EngineHold", once: "PeriodGuard | None", watch: "Watch") -> None:
@@ -155,16 +162,19 @@ def stop(options: Asked, names: "list[str]") -> int:
             "counts"
         )
     with look(options.where) as engine:
-        complete = [stop_name(engine, name, options.waiting) for name in names]
+        complete = [stop_name(engine, name, options) for name in names]
     return 0 if all(complete) else SoloError.status
 
 
-def stop_name(engine: Engine, name: str, with_waiting: bool) -> bool:
+def stop_name(engine: Engine, name: str, options: Asked) -> bool:
     """Ask the launchers of one name to end, and print each end. Return False if one could not be
     asked.
     """
     begin = monotonic()
-    left, complete = ask_to_end(engine, name, with_waiting)
+    for entry in find_own(options, name, engine.list_entries(name)):
+        say(f"{name}: {make_own_stop(describe_owner(entry))}")
+        return False
+    left, complete = ask_to_end(engine, name, options.waiting)
     if not left and complete:
         print_clean(f"{name}: not held (names at {engine.where})")
     while left:
@@ -175,6 +185,23 @@ def stop_name(engine: Engine, name: str, with_waiting: bool) -> bool:
             )
         sleep(LOOK_AGAIN if left else 0)
     return complete
+
+
+def find_own(options: Asked, name: str, entries: "list[Entry]") -> "list[Entry]":
+    """Return those of the entries whose launchers are above this process, as these hold the name on
+    this host too.
+    """
+    try:
+        above = visit_queue(
+            name,
+            options.at(FILE),
+            lambda queue: find_own_ancestors(queue, list_holds(queue)) if queue else [],
+        )
+    except SoloError:
+        return []
+    known = [hold.record for hold in above if hold.record]
+    launchers = [(record.origin.host, record.outermost[0]) for record in known]
+    return [one for one in entries if (one.record.host, one.record.launcher) in launchers]
 
 
 def ask_to_end(engine: Engine, name: str, with_waiting: bool) -> "tuple[dict[str, str], bool]":

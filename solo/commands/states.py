@@ -69,7 +69,9 @@ def run(options: Asked, names: "list[str]") -> int:
     unreadable or unknown.
     """
     if options.where != FILE:
-        raise UsageError("list --all shows names that are kept as files (others have no history)")
+        raise UsageError(
+            "list --all shows names that are kept as files (of others: solo list, solo history)"
+        )
     unknown = report_unknown(names, options, "list")
     clock = read_clock()
     jobs, refused, passing = find_jobs(options, names, clock)

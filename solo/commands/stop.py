@@ -5,7 +5,7 @@ that arrives later.
 from collections.abc import Callable
 from time import monotonic, sleep
 
-from solo.commands.lookup import Asked, describe_place, report_unknown, visit_queues
+from solo.commands.lookup import Asked, describe_place, make_own_stop, report_unknown, visit_queues
 from solo.contention.evict import Eviction
 from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
@@ -153,18 +153,13 @@ def refuse_own_ancestors(queue: Queue, targets: "list[Ticket]") -> None:
     """Raise SoloError if one of them is above this process: to stop it would end the script that
     asks for that.
     """
-    above = find_own_ancestors(queue, [ticket for ticket in targets if ticket.is_hold])
+    above = find_own_ancestors(queue, targets)
     if above:
         close_all(targets)
-        remedy = (
-            "solo release ends only the hold"
-            if above[0].record and above[0].record.is_kept
-            else "exit ends the job"
-        )
         owner = describe_owner(above[0])
-        raise SoloError(
-            f"cannot stop it from inside: {owner} is an ancestor of this process ({remedy})"
-        )
+        if above[0].record and above[0].record.is_kept:
+            raise make_own_stop(owner, " (solo release ends only the hold)")
+        raise make_own_stop(owner)
 
 
 def find_targets(

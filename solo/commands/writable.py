@@ -7,6 +7,7 @@ from solo.directories import find_base
 from solo.errors import SoloError
 from solo.journal_files import open_place
 from solo.kernel import HOME_PLACE
+from solo.process.boot import read_mount
 from solo.text.remedies import explain, find_nearest
 
 
@@ -38,7 +39,7 @@ def explain_unrecorded(path: str, asked: "str | None") -> str:
 
 def describe_unrecorded(asked: "str | None") -> str:
     """Return that the journals, of which there are some, get no more lines, "" if they do, or if
-    names and journals are mounted read-only, to be looked at.
+    names and journals are mounted read-only here, to be looked at.
     """
     try:
         journals = open_existing(asked, open_place)
@@ -54,7 +55,13 @@ def describe_unrecorded(asked: "str | None") -> str:
 
 
 def is_read_only(path: str) -> bool:
-    return bool(os.statvfs(find_nearest(path)).f_flag & os.ST_RDONLY)
+    """Return whether this mount of a file system is read-only, and not the file system."""
+    fd = os.open(find_nearest(path), os.O_PATH)
+    try:
+        options = read_mount(fd)[1].split(b",")
+        return bool(os.fstatvfs(fd).f_flag & os.ST_RDONLY) and b"ro" not in options
+    finally:
+        os.close(fd)
 
 
 def write_file(folder: str) -> None:

@@ -180,9 +180,12 @@ class Replace(Policy):
         )
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
-        for ticket in find_waiters(queue, waiting):
+        waiters = find_waiters(queue, waiting)
+        spared = find_own_ancestors(queue, waiters, record.keep)  # a program that also waits itself
+        for ticket in waiters:
             both_shared = {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
-            if conflicts(record, [ticket]) or (wants_the_same(ticket, record) and not both_shared):
+            is_target = wants_the_same(ticket, record) and not both_shared
+            if ticket not in spared and (is_target or conflicts(record, [ticket])):
                 self.targets.append(ticket)
             else:
                 ticket.close()

@@ -340,7 +340,9 @@ class Etcd(Engine):
             return sort_queues(self.read_queue(name))
         first, end = find_range(self.prefix)
         log, log_end = find_range(f"{self.prefix}{LOGS}/")  # may be large
-        return sort_queues(self.read_entries(first, log) + self.read_entries(log_end, end))
+        found = self.read_entries(first, log) + self.read_entries(log_end, end)
+        # what other prefixes below ours keep beside their queues is no entry
+        return sort_queues(entry for entry in found if "/." not in entry.name)
 
     def read_renewal(self, entry: Entry) -> "Renewal | None":
         try:

@@ -33,7 +33,7 @@ def loads(data: "str | bytes") -> "Any":
     text = (data if isinstance(data, str) else data.decode()).strip(" \t\n\r")
     try:
         value, end = scan(text, 0)
-    except StopIteration:
+    except (StopIteration, SystemError):  # it finds no JSONDecodeError: json.decoder is not loaded
         raise ValueError("not JSON") from None
     if end != len(text):
         raise ValueError("more than one value")

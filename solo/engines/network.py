@@ -116,6 +116,11 @@ def name_hosts(problems: "dict[tuple[str, int], str]") -> str:
     return "; ".join(texts) or "no answer"
 
 
+def conceal(text: str) -> str:
+    """Return a text without what precedes an @, as the user and password of a URL do."""
+    return f"...{text[text.rindex('@') :]}" if "@" in text else text
+
+
 def describe(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 

@@ -304,7 +304,8 @@ class Contender:
         )
         if is_full or monotonic() >= self.wait.deadline:
             keys = {entry.key for entry in self.obstacles}
-            raise make_busy([entry for entry in mark_holds(self.earlier) if entry.key in keys])
+            found = [entry for entry in mark_holds(self.earlier) if entry.key in keys]
+            raise make_busy(found, self.record.claim)
         self.is_new = self.has_changed = False
         for obstacle in self.obstacles if self.wait.replaces else ():
             if obstacle.key not in self.asked:
@@ -341,7 +342,7 @@ class Contender:
                 return None, "the lease ran out", ""
             return (
                 count_waiters(queue[:at]) + 1,
-                describe_entries(obstacles) if obstacles else "free just now",
+                describe_entries(obstacles, self.record.claim) if obstacles else "free just now",
                 "",
             )
         except (SoloError, Gone) as error:
@@ -350,7 +351,7 @@ class Contender:
     def wait_for_slots(self) -> None:
         """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
         if monotonic() >= max(self.settled, self.wait.deadline):
-            raise make_busy(find_unready(mark_holds(self.earlier)))
+            raise make_busy(find_unready(mark_holds(self.earlier)), self.record.claim)
         self.renew_in_time()
         self.engine.wait_change(self.name, None, monotonic() + PAUSE)
 
@@ -453,25 +454,26 @@ def sort_queues(entries: "Iterable[Entry]") -> "list[Entry]":
     return [entry for _, queue in sorted(queues.items()) for entry in mark_holds(queue)]
 
 
-def make_busy(obstacles: "list[Entry]") -> Busy:
-    """Return what to raise for these obstacles, whose `is_held` is set."""
-    shown = choose_shown(obstacles)
+def make_busy(obstacles: "list[Entry]", claim: Claim) -> Busy:
+    """Return what to raise for these obstacles of `claim`, whose `is_held` is set."""
+    shown = choose_shown(obstacles, claim)
     busy = Busy(f"busy: {describe_holders(shown)}")
     busy.since = shown[0].record.since
     busy.note = shown[0].record.note
     return busy
 
 
-def describe_entries(entries: "list[Entry]") -> str:
+def describe_entries(entries: "list[Entry]", claim: Claim) -> str:
     """Return the text of describe_holders for those to show, with the note of the first one."""
-    shown = choose_shown(entries)
+    shown = choose_shown(entries, claim)
     note = shown[0].record.note
     return f"{describe_holders(shown)}{note and f': {note}'}"
 
 
-def choose_shown(obstacles: "list[Entry]") -> "list[Entry]":
-    """Return the holders among the obstacles, or, if all of them wait, all."""
-    return [entry for entry in obstacles if entry.is_held] or obstacles
+def choose_shown(obstacles: "list[Entry]", claim: Claim) -> "list[Entry]":
+    """Return the holders among the obstacles, or, if these leave room for `claim`, the waiters."""
+    in_the_way = find_obstacles([entry for entry in obstacles if entry.is_held], claim)
+    return in_the_way or [entry for entry in obstacles if not entry.is_held] or obstacles
 
 
 def describe_holders(entries: "list[Entry]") -> str:

@@ -9,10 +9,11 @@ import posix
 import sys
 
 from solo.engines.fields import NamedTuple
-from solo.engines.network import Target, describe, split_host, unquote
+from solo.engines.network import Target, conceal, describe, split_host, unquote
 from solo.engines.password import read_trusted
 from solo.errors import SoloError, UsageError
 from solo.kernel import find_home
+from solo.options import LOCAL_BACKENDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the pas
 PASSWORD_FILE = "password_file"  # a setting of each URL, and a key of a target
 KEYS = ("url", *Target._fields[Target._fields.index("user") :])
 ALIASES = {"postgres": "postgresql"}
+SECRETS = "pas", "pw", "secret", "token"  # parts of a key whose value is hidden, even if mistyped
 UNIX = "redis+unix"
 WAYS = {  # to what solo does not speak, by a part of the scheme
     "srv": "name the members, as in etcd://h1:2379,h2:2379",
@@ -120,7 +122,8 @@ def find_target(where: str) -> Target:
         ]
         where_to = " or ".join(files) + "".join(f" ({path} is not readable)" for path in unreadable)
         raise UsageError(
-            f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}"
+            f"--via {conceal(where)}: neither file nor socket, an engine's URL, nor a target of "
+            f"{where_to}"
         )
     return known[where]
 
@@ -163,7 +166,8 @@ def parse_url(url: str) -> Target:
             "--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)"
         ) from None
     login, question = "@" * bool(user), "?" * bool(query)
-    shown = f"{scheme}://{user}{login}{hosts}{shown_path}{question}{hide_secrets(query)}"
+    query = hide_secrets(query, ENGINES[scheme].settings)
+    shown = f"{scheme}://{user}{login}{hosts}{shown_path}{question}{query}"
     secrets = unquote(user) if at else None, unquote(password) if colon else None
     file = settings.pop(PASSWORD_FILE, None)
     return Target(
@@ -171,13 +175,18 @@ def parse_url(url: str) -> Target:
     )
 
 
-def hide_secrets(query: str) -> str:
-    """Return a query without the values that PostgreSQL takes as passwords."""
-    keys = [part.partition("=")[0] for part in query.split("&")]
-    return "&".join(
-        f"{key}=..." if is_secret(unquote(key)) else part
-        for key, part in zip(keys, query.split("&"))
-    )
+def hide_secrets(query: str, known: "tuple[str, ...] | None") -> str:
+    """Return a query without the values that may be secrets: of `known` settings, those of a URL in
+    them; if any are accepted (None), those whose keys look like one.
+    """
+    shown = []
+    for part in query.split("&"):
+        key, mark, value = part.partition("=")
+        name = unquote(key).lower()
+        is_hidden = any(map(name.__contains__, SECRETS)) if known is None else name not in known
+        is_hidden = is_hidden and bool(mark) and name not in (PASSWORD_FILE, "db")
+        shown.append(f"{key}{mark}{'...' if is_hidden else conceal(value)}")
+    return "&".join(shown)
 
 
 def is_secret(key: str) -> bool:
@@ -207,6 +216,9 @@ def read_configuration(path: str) -> "dict[str, Target]":
         raise SoloError(f"{path}: {error}") from None
     if not isinstance(targets, dict):
         raise SoloError(f"{path}: via: not a table (like [via.prod])")
+    for name in LOCAL_BACKENDS:
+        if name in targets:
+            raise SoloError(f"{path}: [via.{name}]: the name of a backend without an engine")
     targets = {name: make_target(path, name, table) for name, table in targets.items()}
     if mode & OTHERS_READ and any(map(has_secret, targets.values())):
         raise SoloError(f"cannot use {path}: everybody can read the password in it (chmod o-r)")

@@ -28,31 +28,30 @@ def is_alive_after_boot(ticket: "FileTicket") -> "bool | None":
         is_ours = (
             is_first
             and ticket.queue.is_of_earlier_boot(ticket)
-            and find_file_system(ticket.fd) in LOCAL
+            and read_mount(ticket.fd)[0] in LOCAL
         )
         return False if is_ours else None
     except OSError:
         return None
 
 
-def find_file_system(fd: int) -> bytes:
-    """Return the type of the file system of an open file, b"" if it is not known. Raises
-    OSError.
-    """
+def read_mount(fd: int) -> "tuple[bytes, bytes]":
+    """Return what find_mount does for an open file. Raises OSError."""
     with (
         open(f"/proc/self/fdinfo/{fd}", "rb") as info,
         open("/proc/self/mountinfo", "rb") as mounts,
     ):
-        return find_type(info.read(), mounts.read())
+        return find_mount(info.read(), mounts.read())
 
 
-def find_type(info: bytes, mounts: bytes) -> bytes:
-    """Return the type of the mount that a /proc/PID/fdinfo/FD names, from a /proc/PID/mountinfo.
-    Pure.
+def find_mount(info: bytes, mounts: bytes) -> "tuple[bytes, bytes]":
+    """Return (type, options) of the file system whose mount a /proc/PID/fdinfo/FD names, from a
+    /proc/PID/mountinfo; both b"" if unknown. The mount may have more options. Pure.
     """
     # By the mount, not by the device: each subvolume of btrfs has a device that no mount shows.
     mount = info.partition(b"\nmnt_id:")[2].split(None, 1)[:1]
     for line in mounts.split(b"\n"):
         if mount and line.split(b" ", 1)[:1] == mount:
-            return line.partition(b" - ")[2].partition(b" ")[0]
-    return b""
+            kind, _, options = line.partition(b" - ")[2].split(b" ", 2)
+            return kind, options
+    return b"", b""

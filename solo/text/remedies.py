@@ -21,13 +21,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.directories import AskedFor, Directory
 
+# On one line they would be one list of directories, so commas separate the lines of a unit.
 # Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other
 # units' tickets.
-IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
+IN_A_UNIT = "RuntimeDirectory={0}, RuntimeDirectoryMode=0700, RuntimeDirectoryPreserve=yes"
 # Its user exists only while a unit runs: units that exclude each other need the same one, and the
 # same directory.
-DYNAMIC_UNIT = f"User={{0}} {IN_A_UNIT.format('{1}')} Environment=SOLO_DIR=/run/{{1}}"
-ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
+DYNAMIC_UNIT = f"User={{0}}, {IN_A_UNIT.format('{1}')}, Environment=SOLO_DIR=/run/{{1}}"
+ROOT_UNIT = f"{IN_A_UNIT.format('solo')}, StateDirectory=solo, StateDirectoryMode=0700"
 ELSEWHERE = "choose another place with --dir or SOLO_DIR"
 HIDDEN = "if the unit hides the home directory: ProtectHome=no; else "
 NO_FILE = "without a file: --via socket, in every run of the name"
@@ -101,7 +102,7 @@ def choose_writable(path: str, uid: int) -> str:
     another remedy.
     """
     if path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/"):
-        return f"in a unit: {IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}; "
+        return f"in a unit: {ROOT_UNIT}; "
     ours = f"{USERS_PLACE}/{uid}"
     return f"in a unit: ReadWritePaths={ours if path.startswith(ours) else ''}; "
 
@@ -207,7 +208,7 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
     is_whole = os.fstat(place.fd).st_uid == stat.st_uid  # all of the directory is of one user
     if error.errno == EACCES and not (is_whole or place.shared or stat.st_uid == os.geteuid()):
         remedy = (
-            choose_remedy(place, file)
+            choose_remedy(place, file, stat.st_uid)
             if kind == IS_DIRECTORY
             else f"chown -h {os.geteuid()} {quote_path(path)}"
         )
@@ -241,13 +242,13 @@ def explain_owner(uid: int, remedy: str) -> str:
     return f"it belongs to uid {uid}, who could remove it while others use it (as root: {remedy})"
 
 
-def choose_remedy(place: "Directory", part: str) -> str:
-    """Return a command after which the directory `part` of another user in `place` can be used."""
+def choose_remedy(place: "Directory", part: str, uid: int) -> str:
+    """Return a command after which the directory `part` of user `uid` in `place` can be used."""
     # The tickets in a name keep their owner: what another user wrote must not become root's word. A
     # journal would.
     path = quote_path(f"{place.path}/{part}")
     if part[0] == ".":
-        return f"rm -r {path}"
+        return f"mv {path} {path}.old" if uid else f"chown -R {os.geteuid()} {path}"
     owner = "root" if place.shared else os.geteuid()
     return f"find {path} -type d -execdir chown -h {owner} {{}} {{}}/.gate ';'"
 

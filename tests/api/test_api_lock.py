@@ -192,7 +192,7 @@ def test_token_grows_and_slot_is_the_lowest_free(kind):
         ("directory=b'\\0'", "directory may not contain NUL"),
         *(
             (options, "")
-            for options in "name='' | name='a//b' | name='a\\x00' | name=[] | name=3 | name=[None]".split(
+            for options in "name='' | name='a//b' | name='a\\x00' | name=[] | name=3 | name=b'x' | name=[None]".split(
                 " | "
             )
         ),
@@ -454,7 +454,16 @@ async def yield_later():
     yield 1
 
 
-@pytest.mark.parametrize("make", [wait_later, yield_one, yield_later])
+@pytest.mark.parametrize(
+    "make",
+    [
+        wait_later,
+        yield_one,
+        yield_later,
+        contextlib.contextmanager(yield_one),
+        contextlib.asynccontextmanager(yield_later),
+    ],
+)
 def test_decorated_function_that_returns_unfinished_work_is_refused(kind, make):
     lock = solo.Lock("job")
     guarded = lock(lambda: make())

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from conftest import PATIENCE, do_when, finish, read_line, read_state, until, wait_dead
@@ -81,11 +82,12 @@ print([solo.run(["sh", "-c", line], name="job").returncode for line in ("exit 3"
         ({"busy_exit": 3}, "solo.run cannot use busy_exit="),
         ({"capture": "failed"}, "solo.run cannot use capture="),
         ({"replace_after": True}, "replace_after=True: not a number"),
+        ({"name": []}, "a name may not be empty"),
     ],
 )
 def test_usage_error_speaks_of_keywords(files, options, message):
     with pytest.raises(solo.UsageError, match=f"^{re.escape(message)}"):
-        solo.run(["true"], name="job", **options)
+        solo.run(["true"], **{"name": "job", **options})
 
 
 @pytest.mark.parametrize(
@@ -190,6 +192,30 @@ def test_busy_has_the_holders_of_its_backend_only(lab, files, options):
         solo.run(["true"], name="job", **options)
 
     assert [row.launcher for row in busy.value.holders] == [(by_socket if options else by_file).pid]
+
+
+def test_launcher_that_was_killed_is_no_end_of_the_command(lab, files):
+    """Its command runs on, and keeps the name."""
+    code = (
+        "try: solo.run(['sleep', '999'], name='job')\nexcept solo.SoloError as error: print(error)"
+    )
+    program = lab.start_code(code)
+    until(lambda: [row["child"] for row in lab.list("job") if row["child"]])
+    [row] = lab.list("job")
+
+    os.kill(row["launcher"], signal.SIGKILL)
+
+    said = "'sleep': its launcher was killed, and it may still run (solo list shows it)"
+    assert read_line(program) == said
+    assert [row["state"] for row in lab.list("job")] == ["orphaned"]
+    os.kill(row["child"], signal.SIGKILL)
+
+
+def test_sys_path_may_have_what_python_ignores(files, monkeypatch):
+    monkeypatch.syspath_prepend("/nowhere")
+    monkeypatch.setattr(sys, "path", [Path("/tmp"), None, *sys.path])
+
+    assert solo.run(iter(["echo", "ran"]), capture_output=True).args == ["echo", "ran"]
 
 
 def test_signal_before_the_start_is_reported(lab, files):

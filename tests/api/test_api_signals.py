@@ -126,14 +126,14 @@ AT_EACH_BYTECODE = """
 import dis, gc, warnings
 warnings.simplefilter("ignore")
 # Python cannot protect the first instructions of these, and runs no handler between a return and its caller.
-UNPROTECTED = ("__del__", "__exit__")
+UNPROTECTED = ("__del__", "__exit__", "perform")
 last, step, lock = int(sys.argv[1]), int(sys.argv[2]), solo.Lock("job", wait=5)
 def attempt(lock):
     count = 0
     def trace(frame, event, _):
         nonlocal count
         code = frame.f_code
-        if not code.co_filename.endswith(("/lock.py", "/hold.py", "/attempt.py")) or code.co_name in UNPROTECTED: return None
+        if not code.co_filename.endswith(("/lock.py", "/hold.py", "/attempt.py", "/blocking.py")) or code.co_name in UNPROTECTED: return None
         frame.f_trace_opcodes = True
         # Python 3.9 loses what is raised at a line, and each line begins with an opcode.
         if event not in ("line", "return") and not dis.opname[code.co_code[frame.f_lasti]].startswith("RETURN"):

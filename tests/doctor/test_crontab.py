@@ -945,13 +945,13 @@ SETTINGS = [
     ("DynamicUser=yes\n" + PLACE, "it is not certain"),
     (
         "ProtectSystem=strict",
-        "!ProtectSystem=strict makes /run/solo read-only (add RuntimeDirectory=solo ",
+        "!ProtectSystem=strict makes /run/solo read-only (add RuntimeDirectory=solo, ",
     ),
     ("ProtectSystem=strict\n" + PLACE, ""),
     ("ProtectSystem=strict\nReadWritePaths=/run/solo", ""),
     (
         "RuntimeDirectory=solo\nRuntimeDirectoryPreserve=restart",
-        "RuntimeDirectory= removes /run/solo, with the locks of others, when the unit stops",
+        "!RuntimeDirectory= removes /run/solo, with the locks of others, when the unit stops",
     ),
     ("RuntimeDirectory=x solo\nRuntimeDirectoryPreserve=yes", ""),
     ("RuntimeDirectory=solo-web", ""),
@@ -1020,13 +1020,21 @@ SETTINGS = [
         ASKED + "ProtectHome=read-only\nReadWritePaths=/root",
         f"!ProtectHome=read-only makes {ROOTS} ",
     ),
-    (ASKED + f"ProtectHome=read-only\nReadWritePaths=-{ROOTS}", ""),
+    (
+        ASKED + f"ProtectHome=read-only\nReadWritePaths=-{ROOTS}",
+        f"!ReadWritePaths= has {ROOTS}, which does not exist ({FIRST})",
+    ),
+    ("ProtectHome=read-only\nReadWritePaths=-/root/else", ""),
     (
         ASKED + "ProtectHome=tmpfs\nReadWritePaths=/root/else",
         f"!ProtectHome=tmpfs hides {ROOTS} (add BindPaths={ROOTS}; {FIRST})",
     ),
     (ASKED + "ProtectHome=tmpfs\nReadWritePaths=/root", f"!ProtectHome=tmpfs makes {ROOTS} read-"),
-    (ASKED + f"ProtectHome=tmpfs\nBindPaths={ROOTS}", ""),
+    (
+        ASKED + f"ProtectHome=tmpfs\nBindPaths={ROOTS}",
+        f"!BindPaths= has {ROOTS}, which does not exist ({FIRST})",
+    ),
+    ("ProtectHome=tmpfs\nBindPaths=/root", ""),
     (
         ASKED + f"ProtectHome=yes\nBindPaths={ROOTS}",
         f"!ProtectHome=yes hides {ROOTS} (set ProtectHome=tmpfs and add BindPaths=",
@@ -1041,7 +1049,7 @@ SETTINGS = [
     (TEMPORARY + "PrivateTmp=No", ""),
     (
         'Environment="SOLO_DIR=%h/no-names" A=b\nProtectHome=read-only\nReadWritePaths="-/root/no-names" "/a b"',
-        "",
+        f"!ReadWritePaths= has {ROOTS}, which does not exist ({FIRST})",
     ),
     ("Environment=SOLO_DIR=/var/%i/names", ""),
     (
@@ -1109,7 +1117,7 @@ def test_the_directory_of_a_dynamic_user_follows_from_name_and_user(
     ]
 
     first, second = (row["findings"][0]["text"] for row in rows)
-    assert first == second and f"(add User={user} RuntimeDirectory={directory} Ru" in first
+    assert first == second and f"(add User={user}, RuntimeDirectory={directory}, Ru" in first
     assert f" Environment=SOLO_DIR=/run/{directory}, the same in each unit of the name)" in first
 
 

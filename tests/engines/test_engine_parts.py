@@ -2,9 +2,12 @@
 
 import json
 import math
+import subprocess
+import sys
 import typing
 
 import pytest
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -35,6 +38,31 @@ def test_json_is_refused_as_by_python(text):
             ours.loads(text)
     else:
         assert repr(ours.loads(text)) == repr(wanted)
+
+
+def test_json_is_refused_where_that_of_python_is_not_loaded():
+    """As in a launcher: the scanner in C has no exception of its own to raise there."""
+    texts = [
+        "{bad",
+        '{"]',
+        '{"a" 1}',
+        '{"a":1,}',
+        "[1,",
+        '"abc',
+        '"\\u12',
+        '"\\q"',
+        '{"a":"\n"}',
+        "",
+    ]
+    code = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from solo.engines.json import loads
+for text in {texts!r}:
+    try: loads(text)
+    except ValueError: print(*[name for name in sys.modules if name[:4] == "json"])
+"""
+    out = subprocess.run([sys.executable, "-IS", "-c", code], check=True, capture_output=True)
+    assert out.stdout == b"\n" * len(texts)
 
 
 def test_json_has_no_other_values():

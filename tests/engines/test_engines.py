@@ -762,6 +762,40 @@ def test_stop_ends_the_command_on_its_host(fleet):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
+def test_stop_and_wait_within_the_job_are_refused(fleet):
+    """It would end the script that asks for it, or wait without end."""
+    script = "$SOLO stop $SOLO_NAME; echo $?; $SOLO wait $SOLO_NAME; echo $?"
+    environment = {"SOLO": fleet.lab.script}
+    holder = fleet.start(
+        "a",
+        "-n",
+        fleet.job,
+        "--",
+        "env",
+        *(f"{k}={v}" for k, v in environment.items()),
+        "sh",
+        "-c",
+        script,
+    )
+
+    status, out, err = finish(holder)
+
+    assert (status, out.split()) == (0, ["125", "125"])
+    by = rf"{fleet.job}: [^\n]*pid {holder.pid} on [^\n]*, an ancestor of this process"
+    assert "cannot stop it from inside" in err and re.search(f"{by}: it would wait for itself", err)
+
+
+def test_busy_names_what_keeps_the_last_slot(fleet):
+    """Not the holder of the other one, but the waiter for both."""
+    holder = fleet.hold("a", fleet.job, "--slots", "2")
+    waiting = fleet.start_waiter("b", fleet.job, "--slots", "2,2")
+
+    message = fleet.run("c", "--slots", "2", "-n", fleet.job, "true").stderr.decode()
+
+    assert f"busy: pid {waiting.pid} on " in message and ") has waited for " in message
+    assert finish(holder)[0] == finish(waiting)[0] == 0
+
+
 def test_doctor_reports_the_engine_and_fails_without_it(fleet):
     result = fleet.run("a", "doctor")
 

@@ -1,5 +1,6 @@
 """etcd alone: one lock with etcdctl, leases revoked in the queue, roles, configuration files."""
 
+import json
 import os
 import signal
 import subprocess
@@ -211,6 +212,7 @@ def write_configuration(tmp_path, text, mode=0o600):
         ("[via.prod]\nurl = 'etcd://h'\n", 0o666, "others can write to it"),
         ("[via.test]\nurl = 'etcd://h'\n", 0o644, "--via prod: neither file nor socket"),
         ("[via]\nprod = 3\n", 0o644, "not a table"),
+        ("[via.file]\nurl = 'etcd://h'\n", 0o644, "[via.file]: the name of a backend"),
     ],
 )
 def test_invalid_configuration_is_refused_in_one_line(lab, tmp_path, text, mode, message):
@@ -221,6 +223,17 @@ def test_invalid_configuration_is_refused_in_one_line(lab, tmp_path, text, mode,
         125,
         1,
     ) and message in result.stderr.decode()
+
+
+def test_prefix_below_another_one_adds_no_names_to_its_views(lab, server):
+    """The outcomes and periods of a prefix looked like locks there."""
+    lab.environment["SOLO_VIA"] = f"{server.url}/outer/inner"
+    assert lab.run("-n", "job", "--once-per", "1h", "true").returncode == 0
+    until(lambda: "job" in lab.run("history").stdout.decode())
+
+    lab.environment["SOLO_VIA"] = f"{server.url}/outer"
+
+    assert lab.run("list").stdout == b"" and json.loads(lab.run("list", "--json").stdout) == []
 
 
 def test_lease_that_expires_between_two_names_releases_both(lab, server):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from solo.engines.lease import LATENCY, MARGIN, RATE, Terms
-from solo.engines.targets import parse_url
+from solo.engines.targets import open_engine, parse_url
 from solo.errors import UsageError
 
 pytestmark = pytest.mark.quick
@@ -60,6 +60,16 @@ def test_accepted_terms_allow_one_failed_renewal(ttl, grace):
             None,
             "postgresql://h/db?password=...&t=1",
         ),
+        ("postgresql://h/d?pwd=x", [("h", 5432)], "d", None, None, "postgresql://h/d?pwd=..."),
+        ("redis://h/0?auth=x", [("h", 6379)], "0", None, None, "redis://h/0?auth=..."),
+        (
+            "s3://b/p?region=r&secret_key=x&endpoint=http://k:x@h:1",
+            [("b", 443)],
+            "p",
+            None,
+            None,
+            "s3://b/p?region=r&secret_key=...&endpoint=...@h:1",
+        ),
     ],
 )
 def test_url_is_parsed_and_shown_without_secrets(url, hosts, path, user, password, shown):
@@ -72,6 +82,22 @@ def test_url_is_parsed_and_shown_without_secrets(url, hosts, path, user, passwor
         password,
     )
     assert target.shown == (shown or url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis//:secret@h",
+        "redis:/:secret@h/0",
+        "s3://b/p?region=r&endpoint=ftp://k:secret@h",
+        "redis://h?passwd=secret",
+    ],
+)
+def test_refusal_of_a_url_does_not_print_a_secret(url):
+    with pytest.raises(UsageError) as error:
+        open_engine(url, Terms(15.0))
+
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -432,6 +432,8 @@ def test_foreign_object_is_refused_and_kept(hosts, server):
 
         assert result.returncode == 125 and result.stderr.count(b"\n") == 1, (text, result.stderr)
         assert b"remove the object" in result.stderr
+        explained = hosts.run("-n", hosts.job, "--explain", "true")
+        assert explained.returncode == 125 and b"remove the object" in explained.stderr
         assert server.request("GET", f"solo/{hosts.job}.json").text == text
         assert [row["state"] for row in hosts.list() if row["name"] == hosts.job] == ["held"]
 

@@ -146,8 +146,25 @@ def test_doctor_fix_refuses_to_move_names_while_a_job_runs(machine):
     )
     assert machine.solo(3001, *RUN)[0] == 75
     holder.communicate("\n", timeout=PATIENCE)
-    assert machine.solo(0, "doctor", "--fix", "alice")[0] == 0
-    assert machine.solo(3001, *RUN)[0] == 0 and list_places(machine) == ["3001 3001 700"]
+    kept = machine.solo(3001, "history", "job")[1]
+    status, _, err = machine.solo(0, "doctor", "--fix", "alice")
+    assert status == 0 and list_places(machine) == ["3001 3001 700"]
+    assert machine.solo(3001, "history")[1] != kept
+    machine.type(re.search(r"\(to keep them: (.*)\)\n", err)[1])
+    assert machine.solo(3001, "history", "job")[1] == kept != ""
+    assert machine.solo(3001, *RUN)[0] == 0
+
+
+def test_journals_that_root_took_are_given_back_by_the_remedy(machine):
+    """It removed them, so that a run of --once-per came twice."""
+    once = ("-n", "pay", "--once-per", "24h", "--", "echo", "paid")
+    assert machine.solo(3001, *once) == (0, "paid\n", "")
+    machine.type("chown root /home/alice/.local/state/solo/.journals")
+
+    status, _, err = machine.solo(3001, *once)
+    machine.type(find_remedy(err))
+
+    assert status == 125 and machine.solo(3001, *once) == (0, "", "")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ skip without one.
 """
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -309,11 +310,10 @@ def interrupt(lab, number, compiler):
     until(lambda: (lab.path / "reached").exists())
     os.killpg(installation.pid, number)
     installation.communicate(timeout=PATIENCE)
-    until(lambda: not run("pgrep", "-s", installation.pid).stdout)
+    until(lambda: not find_session(installation.pid))
     assert installation.returncode != 0
 
 
-@pytest.mark.tool("pgrep")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_interrupted_make_install_leaves_nothing(lab, number, slow_compiler):
     interrupt(lab, number, slow_compiler)
@@ -321,7 +321,6 @@ def test_interrupted_make_install_leaves_nothing(lab, number, slow_compiler):
     assert not (lab.path / "usr").exists()
 
 
-@pytest.mark.tool("pgrep")
 def test_uninstall_removes_the_rest_of_a_killed_make_install(lab, slow_compiler):
     interrupt(lab, signal.SIGKILL, slow_compiler)
     assert list((lab.path / "usr/lib/solo").iterdir())
@@ -345,7 +344,12 @@ def test_second_make_install_waits_for_the_first(lab, slow_compiler):
 
 
 def find_session(leader):
-    return [int(pid) for pid in run("ps", "-o", "pid=", "-s", leader).stdout.split()]
+    """Return the pids of a session."""
+    found = []
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        with contextlib.suppress(ProcessLookupError):
+            found += [pid] * (os.getsid(pid) == leader)
+    return found
 
 
 # One of the last steps fails.

@@ -34,10 +34,10 @@ OLD = (
 @pytest.mark.parametrize("mount, found", [("27", b"ext4"), ("31", b"btrfs"), ("2", b""), ("", b"")])
 def test_file_system_is_that_of_the_mount(mount, found):
     assert (
-        boot.find_type(f"pos:\t0\nflags:\t02\nmnt_id:\t{mount}\nino:\t7\n".encode(), MOUNTS)
+        boot.find_mount(f"pos:\t0\nflags:\t02\nmnt_id:\t{mount}\nino:\t7\n".encode(), MOUNTS)[0]
         == found
     )
-    assert boot.find_type(b"pos:\t0\nflags:\t02\n", MOUNTS) == b""
+    assert boot.find_mount(b"pos:\t0\nflags:\t02\n", MOUNTS) == (b"", b"")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def local(lab):
     """A lab whose names are on a file system that is known to be local."""
     lab.directory.mkdir()
     fd = os.open(lab.directory, os.O_RDONLY)
-    if boot.find_file_system(fd) not in boot.LOCAL:
+    if boot.read_mount(fd)[0] not in boot.LOCAL:
         pytest.skip("needs a local file system for temporary files")
     os.close(fd)
     return lab

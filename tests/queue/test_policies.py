@@ -340,6 +340,31 @@ def test_replace_refuses_ancestor(lab, words):
     assert result.returncode == 125 and b"an ancestor of this process" in result.stderr
 
 
+@pytest.mark.parametrize("words", ["-n job --replace -w 5 true", "stop --waiting job"])
+def test_program_with_a_thread_that_waits_is_not_ended_by_its_own_child(lab, words):
+    holder = lab.hold("job")
+    code = f"""
+import subprocess
+def wait():
+    with solo.Lock("job", wait=50): pass
+thread = threading.Thread(target=wait)
+thread.start()
+while len(solo.holders("job")) < 1: pass
+print(flush=True)
+input()
+print(subprocess.run([{lab.script!r}, *{words.split()!r}]).returncode)
+thread.join()
+"""
+    program = lab.start_code(code)
+    read_line(program)
+    until(lambda: lab.count_waiting("job") == 1)
+
+    status, out, _ = finish(program, b"\n")
+
+    assert (status, out) == (0, "0\n" if words[0] == "-" else "125\n")
+    assert holder.wait(PATIENCE) == -signal.SIGTERM if words[0] == "-" else finish(holder)[0] == 0
+
+
 def test_replace_fails_on_holder_of_other_user(shared):
     shared.hold("job")
 

@@ -242,7 +242,10 @@ def test_job_whose_runs_cannot_be_recorded_is_unknown(lab):
         "cp -a $J.kept/job $J; head -c 1M /dev/zero >$J/.full 2>/dev/null\n"
         "$SOLO check; echo $?; $SOLO list --all; $SOLO metrics >/dev/null; $SOLO doctor\n"
         "mount -o remount,ro $J; $SOLO check; mount --bind $SOLO_DIR $SOLO_DIR\n"
-        "mount -o remount,ro,bind $SOLO_DIR; cd /; $SOLO check"
+        "mount -o remount,ro,bind $SOLO_DIR; cd /; $SOLO check\n"
+        "D=${LAB}/disk; mkdir $D; mount -t tmpfs -o mode=700 tmpfs $D; cp -a $SOLO_DIR/. $D\n"
+        "export SOLO_DIR=$D; rm $D/.journals/.full; mount -o remount,ro $D\n"
+        "$SOLO -n job true; $SOLO check; $SOLO list --all >/dev/null"
     )
 
     _, out, stderr = finish(lab.start_words("unshare", "-m", "sh", "-c", script))
@@ -252,7 +255,10 @@ def test_job_whose_runs_cannot_be_recorded_is_unknown(lab):
     assert "\n3\n" in out and "know no runs: No space left on device" in out
     assert stderr.splitlines()[:2] == [f"solo: {text}No space left on device"] * 2
     assert f"SOLO UNKNOWN: {text}Read-only file system" in out
-    assert out.splitlines()[-1].startswith("SOLO OK: job: ")  # all of it is read-only
+    *_, seen, broken = out.splitlines()
+    assert seen.startswith("SOLO OK: job: ")  # mounted read-only, to be looked at
+    text = f"no run is recorded in {lab.path}/disk/.journals now: Read-only file system"
+    assert broken.startswith(f"SOLO UNKNOWN: {text}") and f"solo: {text}" in stderr
 
 
 def test_journal_without_a_line_that_can_be_read_is_not_that_of_a_new_job(lab):

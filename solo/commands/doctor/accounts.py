@@ -14,8 +14,9 @@ from contextlib import suppress
 from solo.commands.doctor.checks import REMOTE, find_file_system
 from solo.directories import find_home_place, find_place
 from solo.errors import SoloError
+from solo.journal_files import FOLDER
 from solo.kernel import OVERFLOW, USERS_PLACE, say
-from solo.text.remedies import may_get_place
+from solo.text.remedies import may_get_place, quote_path
 from solo.text.width import print_clean
 from solo.tickets import is_published, is_ticket
 
@@ -31,7 +32,9 @@ def run(users: "list[str]") -> int:
     made = True
     for account in map(find_account, users) if users else filter(needs_place, list_accounts()):
         try:
-            print_clean(f"{account.pw_name}: names live in {make_place(account)} now")
+            place = make_place(account)
+            print_clean(f"{account.pw_name}: names live in {place} now")
+            say_history(account, place)
         except SoloError as error:
             say(f"{account.pw_name}: {error}")
             made = False
@@ -96,6 +99,16 @@ def make_place(account: pwd.struct_passwd) -> str:
         with suppress(OSError):  # a run may be there already
             os.rmdir(path)
         raise
+
+
+def say_history(account: pwd.struct_passwd, place: str) -> None:
+    """Say where the history of an account is that has a new place, and how it gets there."""
+    with suppress(SoloError):
+        old = f"{find_home_place(account.pw_uid)}/{FOLDER}"
+        if os.path.isdir(old) and not os.path.lexists(f"{place}/{FOLDER}"):
+            keep = f"runuser -u {account.pw_name} -- cp -a {quote_path(old)} {place}"
+            what = f"its history and --once-per stay in {old}"
+            say(f"{account.pw_name}: {what} (to keep them: {keep})")
 
 
 def check_old_place(account: pwd.struct_passwd) -> None:

@@ -13,7 +13,7 @@ import solo
 from solo.commands.doctor.guards import Advice
 from solo.commands.doctor.place import Place, find_names, find_solo
 from solo.kernel import HOME_PLACE, USERS_PLACE
-from solo.text.remedies import DYNAMIC_UNIT, IN_A_UNIT, ROOTS_JOURNALS, quote_path
+from solo.text.remedies import DYNAMIC_UNIT, ROOT_UNIT, quote_path
 
 NO = ("", "no", "n", "false", "f", "off", "0")
 MADE = {  # by systemd, for the unit
@@ -259,10 +259,8 @@ def check_unit(unit: Unit, asked: str, via: str, advice: Advice) -> Place:
         return Place(unknown=f"{setting} covers {path}, {ELSEWHERE}")
     if not asked and unit.removes(path):
         return Place(
-            unknown=(
-                f"RuntimeDirectory= removes {path}, with the locks of others, when the unit stops "
-                "(add RuntimeDirectoryPreserve=yes)"
-            )
+            f"RuntimeDirectory= removes {path}, with the locks of others, when the unit stops (add "
+            "RuntimeDirectoryPreserve=yes)"
         )
     return check_type(unit, calls)
 
@@ -325,6 +323,10 @@ def find_problem(unit: Unit, path: str, asked: str) -> str:
         remedy = choose_remedy(unit, path, asked)
         remedy = "remove it" if view.setting.endswith(f"={path}") else remedy
         return f"{view.setting} makes {path} read-only ({remedy})"
+    for key in ("ReadWritePaths", "BindPaths"):
+        sources = [word.lstrip("-+").partition(":")[0] for word in unit.list_words(key)]
+        if path in map(expand, sources) and (first := make_first(unit, path)):
+            return f"{key}= has {path}, which does not exist (first: {first})"
     return ""
 
 
@@ -340,18 +342,24 @@ def choose_remedy(unit: Unit, path: str, asked: str) -> str:
     it.
     """
     if unit.user == "root" and not asked:
-        return f"add {IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}"
+        return f"add {ROOT_UNIT}"
     return add(unit, "ReadWritePaths", path)
 
 
 def add(unit: Unit, key: str, path: str) -> str:
-    """Return how to add a directory to a setting, which systemd refuses if the directory is
-    missing.
+    """Return how to add a directory to a setting."""
+    first = make_first(unit, path)
+    return f"add {key}={path}{first and f'; first: {first}'}"
+
+
+def make_first(unit: Unit, path: str) -> str:
+    """Return the command that makes a missing directory, without which systemd starts no unit that
+    has it in a setting; "" if it exists.
     """
+    if not unit.user or os.path.isdir(path):
+        return ""
     prefix = "" if unit.user == "root" else f"runuser -u {unit.user} -- "
-    is_missing = unit.user and not os.path.isdir(path)
-    make = f"; first: {prefix}mkdir -p -m 700 {quote_path(path)}" if is_missing else ""
-    return f"add {key}={path}{make}"
+    return f"{prefix}mkdir -p -m 700 {quote_path(path)}"
 
 
 def give_directory(unit: Unit, names: "tuple[str, ...]") -> str:

@@ -225,7 +225,7 @@ class S3(queue.Engine):
             longest = max(stale[entry.key] for entry in obstacles) + 2 * POLL[1]
             wait = extend(wait, longest, name, obstacles[0].record.host)
         elif obstacles and wait.deadline <= monotonic():
-            raise queue.make_busy(obstacles)
+            raise queue.make_busy(obstacles, record.claim)
         queue.ask_until_answered(wait, self.objects.prove, self.objects.states[name])
         self.patience = wait.patience
         try:
@@ -352,6 +352,8 @@ class S3(queue.Engine):
             try:
                 self.objects.read(one)
             except Foreign:
+                if name is not None:
+                    raise
                 entries.append(Entry(one, self.objects.make_key(one), 0, parse_entry_record(b"")))
                 continue
             stale = self.find_stale(one) if self.is_view else {}

@@ -117,7 +117,9 @@ class Store:
                     raise ValueError
                 self.host, self.port = network.split_host(netloc, 443 if scheme == "https" else 80)
             except ValueError:
-                wrong = f"{self.endpoint}: not an endpoint (like https://host:9000)"
+                wrong = (
+                    f"{network.conceal(self.endpoint)}: not an endpoint (like https://host:9000)"
+                )
                 raise UsageError(f"--via {self.where}: {wrong}") from None
             self.is_encrypted = scheme == "https"
             self.netloc = netloc
