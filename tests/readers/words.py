@@ -186,6 +186,8 @@ def convert(pairs: list):
     for flag, value in pairs:
         whole = BY_FLAG[flag]
         texts = value.split(",", 1) if whole.part else [value]
+        if whole.part and whole.key in options:
+            options.pop(whole.part.key, None)  # the last one counts as a whole
         for option, text in zip((whole, whole.part), texts):
             found = find_value(option.kind, text)
             if found is None or texts[1:] and option.kind is kinds.FLAG and text != "retry":
