@@ -815,15 +815,15 @@ def finish(process, send=b""):
 
 
 def list_open(pid):
-    """Return what the descriptors of a process lead to, without those that it closes meanwhile and
-    the installed program, which each solo has open to its end.
+    """Return what the descriptors of a process lead to, without those that it closes meanwhile, the
+    installed program, which each solo has open to its end, and what libffi 3.5 opens for itself.
     """
     found = []
     with contextlib.suppress(PermissionError):  # for an ordinary user, of a process that has ended
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(FileNotFoundError):
                 found.append(os.readlink(entry.path))
-    return [path for path in found if Path(path).name != "program"]
+    return [path for path in found if Path(path).name != "program" and "/libffi.so" not in path]
 
 
 def has_pending_signal(pid):

@@ -307,7 +307,8 @@ class Lock:
             self._entered.append(self._acquire(UNSET, entered))
             return entered[0]
         except BaseException:  # a signal handler may raise after the lock was acquired
-            blocking.perform(lambda: entered and self._undo(entered.pop()))
+            if entered:
+                blocking.perform(lambda: self._undo(entered.pop()))
             raise
 
     def __exit__(self, *_: object) -> None:

@@ -557,11 +557,14 @@ def test_contender_killed_during_the_proof_proves_nothing(lab, memory, at):
         if request.command == "PUT" and len(killed) <= at:
             killed.append(request)
             if len(killed) > at:
+                started.wait()
                 first.kill()
         return reply
 
+    started = threading.Event()
     memory.service.answer = answer
     first = lab.start("-n", "job", "--", *RUN)
+    started.set()
     assert first.wait(30) == -signal.SIGKILL
 
     assert [lab.run("-n", "job", "--", *RUN, timeout=30).returncode for _ in range(2)] == [125] * 2

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from builds import IGNORED, make, make_bare_python, run
-from conftest import NOBODY, ROOT, TESTS, in_mounts, until, write_program
+from conftest import NOBODY, ROOT, TESTS, in_mounts, need_namespaces, until, write_program
 from guest import PACKAGES, get_root, start_container
 from pages import read_readme
 from tmux import Tmux
@@ -73,7 +73,8 @@ def sdist(place):
 )
 def test_builds_are_reproducible(tmp_path, request, kind):
     here = request.getfixturevalue(kind).parent
-    become = ["unshare", "--map-user=1000", "--map-group=1000"]
+    become = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+    need_namespaces(become)
 
     there = build(
         tmp_path / "some/where/else",

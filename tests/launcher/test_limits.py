@@ -448,7 +448,7 @@ def test_out_of_memory_is_one_line_and_125(lab, words):
     lowest = (
         3_800_000 if sys.version_info >= (3, 11) else 2_400_000
     )  # with less, Python 3.13 tries forever
-    for limit in range(lowest, 8_000_000, 40_000):
+    for limit in range(lowest, 12_000_000, 40_000):
         result = lab.run(
             *words, "-n", "job", "echo", preexec_fn=lambda: setrlimit(RLIMIT_DATA, (limit, limit))
         )
