@@ -196,16 +196,19 @@ def test_busy_has_the_holders_of_its_backend_only(lab, files, options):
 
 def test_launcher_that_was_killed_is_no_end_of_the_command(lab, files):
     """Its command runs on, and keeps the name."""
-    code = (
-        "try: solo.run(['sleep', '999'], name='job')\nexcept solo.SoloError as error: print(error)"
+    script = "trap 'echo forwarded' USR1; echo; while sleep 0.05; do :; done"
+    program = lab.start_code(
+        f"try: solo.run(['sh', '-c', {script!r}], name='job')\n"
+        "except solo.SoloError as error: print(error)"
     )
-    program = lab.start_code(code)
-    until(lambda: [row["child"] for row in lab.list("job") if row["child"]])
+    read_line(program)
     [row] = lab.list("job")
+    os.kill(row["launcher"], signal.SIGUSR1)
+    assert read_line(program) == "forwarded"  # so it has reported the start
 
     os.kill(row["launcher"], signal.SIGKILL)
 
-    said = "'sleep': its launcher was killed, and it may still run (solo list shows it)"
+    said = "'sh': its launcher was killed, and it may still run (solo list shows it)"
     assert read_line(program) == said
     assert [row["state"] for row in lab.list("job")] == ["orphaned"]
     os.kill(row["child"], signal.SIGKILL)

@@ -323,7 +323,7 @@ def find_problem(unit: Unit, path: str, asked: str) -> str:
         remedy = choose_remedy(unit, path, asked)
         remedy = "remove it" if view.setting.endswith(f"={path}") else remedy
         return f"{view.setting} makes {path} read-only ({remedy})"
-    for key in ("ReadWritePaths", "BindPaths"):
+    for key in ("ReadWritePaths", "BindPaths") if asked or unit.user != "root" else ():
         sources = [word.lstrip("-+").partition(":")[0] for word in unit.list_words(key)]
         if path in map(expand, sources) and (first := make_first(unit, path)):
             return f"{key}= has {path}, which does not exist (first: {first})"
