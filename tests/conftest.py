@@ -205,7 +205,7 @@ def need_tools(*tools):
 
 # Options of unshare(1) that fail in some environments: --mount in a chroot whose root is no mount
 # point, as a package builder's.
-NAMESPACES = {"-m", "--mount", "--mount-proc", "-p", "--pid", "-f", "--fork"}
+NAMESPACES = {"--user", "-m", "--mount", "--mount-proc", "-p", "--pid", "-f", "--fork"}
 
 
 def need_namespaces(words):
