@@ -87,6 +87,7 @@ class Host:
         self.proxy = Proxy(server.port)
         self.environment = describe(lab, name, server.make_url(self.proxy.port))
         self.launcher = None
+        self.stopped = []  # processes, which may outlive their launcher, as its holder does below init
 
     def start(self, job: str, file, seconds: float, *words):
         """Start a contender for `job`, whose command writes into `file`; return the launcher."""
@@ -102,18 +103,17 @@ class Host:
         elif fault == KILLED:
             self.launcher.kill()
         elif fault in (STOPPED, ALL_STOPPED):
-            for pid in [
-                self.launcher.pid,
-                *(find_children(self.launcher.pid) if fault == ALL_STOPPED else ()),
-            ]:
+            children = find_children(self.launcher.pid) if fault == ALL_STOPPED else []
+            self.stopped = [self.launcher.pid, *children]
+            for pid in self.stopped:
                 send(pid, signal.SIGSTOP)
 
     def heal(self):
         if self.proxy.mode != OK:
             self.proxy.set(OK)
-        if self.launcher is not None:
-            for pid in [self.launcher.pid, *find_children(self.launcher.pid)]:
-                send(pid, signal.SIGCONT)
+        stopped, self.stopped = self.stopped, []
+        for pid in stopped:
+            send(pid, signal.SIGCONT)
 
     def close(self):
         self.heal()

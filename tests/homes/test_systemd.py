@@ -365,8 +365,8 @@ HIDDEN = f" (if the unit hides the home directory: ProtectHome=no; else as root:
 REFUSALS = {
     "strict": (
         ["ProtectSystem=strict"],
-        "(in a unit: RuntimeDirectory=solo RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes "
-        "StateDirectory=solo StateDirectoryMode=0700; without a file: --via socket, in every run of the name)",
+        "(in a unit: RuntimeDirectory=solo, RuntimeDirectoryMode=0700, RuntimeDirectoryPreserve=yes, "
+        "StateDirectory=solo, StateDirectoryMode=0700; without a file: --via socket, in every run of the name)",
     ),
     "home": (["User=alice", "ProtectHome=yes"], HIDDEN),
     "home-read-only": (
@@ -377,8 +377,8 @@ REFUSALS = {
     "service-user": (["User=backup"], "belongs to uid 0 (as root: solo doctor --fix backup)"),
     "dynamic": (
         ["DynamicUser=yes"],
-        "(in a unit: User=NAME RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
-        "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)",
+        "(in a unit: User=NAME, RuntimeDirectory=NAME, RuntimeDirectoryMode=0700, "
+        "RuntimeDirectoryPreserve=yes, Environment=SOLO_DIR=/run/NAME)",
     ),
     "proc": (["ProcSubset=pid"], "No such file or directory (in a unit: ProcSubset=all)"),
 }
@@ -399,7 +399,9 @@ def ask_settings(guest, unit, *properties):
     """Return `properties` plus those that the refusal in a unit with them recommends."""
     status, [message] = guest.run_unit(f"{unit}-refused", *properties, "solo", "-n", unit, "true")
     assert status == 125
-    recommended = re.search(r"in a unit: (.*?)[;)]", message)[1].replace("NAME", "shared").split()
+    recommended = (
+        re.search(r"in a unit: (.*?)[;)]", message)[1].replace("NAME", "shared").split(", ")
+    )
     return [*properties, *recommended]
 
 
