@@ -940,6 +940,7 @@ def test_python_run_raises_busy_unreachable_and_lease_lost(fleet):
         )
     with pytest.raises(solo.UsageError):
         solo.Lock(fleet.job, via=fleet.url)
-    do_when(lambda: fleet.count(fleet.job, "held"), lambda: fleet.server.remove_lock(fleet.job))
+    up = fleet.lab.path / "up"
+    do_when(up.exists, lambda: fleet.server.remove_lock(fleet.job))
     with pytest.raises(solo.LeaseLost):
-        run("a", "sleep", "1000", ttl=3)
+        run("a", "sh", "-c", f"touch {up}; exec sleep 1000", ttl=3)
