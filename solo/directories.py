@@ -410,6 +410,8 @@ def split_name(name: str) -> "list[str]":
     """Return the parts of a nested name. Raises UsageError if a part cannot be the name of a
     directory.
     """
+    if not name:
+        raise UsageError("a name may not be empty (is a variable unset?)")
     parts = name.split("/")
     if len(parts) > DEEPEST:
         raise UsageError(f"a name may not have more than {DEEPEST} parts")

@@ -127,29 +127,32 @@ def find_first_waiter(queue: "Queue") -> "list[Ticket]":
 
 
 def find_own_ancestors(
-    queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None
+    queue: "Queue", tickets: "list[Ticket]", keep: "Process | None" = None
 ) -> "list[Ticket]":
-    """Return those of `holds` whose launchers or command are `keep` or an ancestor of this process
+    """Return those of `tickets` whose launcher or command is `keep`, or an ancestor of this process
     or of `keep`.
     """
-    if not holds:
+    if not tickets:
         return []
     ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}
     here = queue.origin.pid_namespace
     known = [
-        (hold, hold.record)
-        for hold in holds
-        if hold.record and hold.record.origin.pid_namespace == here
+        (ticket, ticket.record)
+        for ticket in tickets
+        if ticket.record and ticket.record.origin.pid_namespace == here
     ]
     named = [
-        (hold, ancestors & {record.launcher, record.child, record.outer}) for hold, record in known
+        (ticket, ancestors & {record.launcher, record.child, record.outer})
+        for ticket, record in known
     ]
     if not any(processes for _, processes in named):
         return []
     from solo.process.owners import vouches  # whose owner may be believed
 
     return [
-        hold for hold, processes in named if any(vouches(hold, process) for process in processes)
+        ticket
+        for ticket, processes in named
+        if any(vouches(ticket, process) for process in processes)
     ]
 
 

@@ -21,9 +21,17 @@ MOST_SLOTS = 999_999_999  # as on the command line
 def list_paths(keyword: str, paths: Union[AnyPath, Iterable[AnyPath]]) -> list[str]:
     """Return the absolute paths of one or several files. Raises UsageError if one is invalid."""
     return [
-        os.path.abspath(check_path(keyword, path))
+        make_absolute(keyword, path)
         for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)
     ]
+
+
+def make_absolute(keyword: str, path: AnyPath) -> str:
+    """Return the absolute path. Raises UsageError if it cannot be one."""
+    try:
+        return os.path.abspath(check_path(keyword, path))
+    except FileNotFoundError:
+        raise UsageError(f"{keyword} is relative, and the working directory was removed") from None
 
 
 def check_path(keyword: str, path: AnyPath) -> str:

@@ -95,8 +95,9 @@ class Hold:
         """Return whether the descriptor of a ticket is still ours. The name of its file tells it
         from a later one of this program, with the same number and inode: it is used once.
         """
-        if not self._has_kept(ticket.fd) or not isinstance(ticket, FileTicket):
-            return self._has_kept(ticket.fd)
+        is_kept = self._has_kept(ticket.fd)
+        if not is_kept or not isinstance(ticket, FileTicket):
+            return is_kept
         try:
             path = os.readlink(f"/proc/self/fd/{ticket.fd}")
         except OSError:

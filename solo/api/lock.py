@@ -24,6 +24,7 @@ from solo.api.arguments import (
     check_name,
     check_wait,
     list_paths,
+    make_absolute,
     make_claim,
     name_file,
     read_options,
@@ -118,7 +119,7 @@ class Lock:
         self.reentrant = reentrant
         self.note = note
         self.via = via
-        self.directory = None if directory is None else list_paths("directory", directory)[0]
+        self.directory = None if directory is None else make_absolute("directory", directory)
         self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")

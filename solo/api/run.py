@@ -93,7 +93,7 @@ def run(
     if not argv:
         raise errors.UsageError("argv is a sequence of words, with a command in it")
     if name is not None and not name:
-        raise errors.UsageError("a name may not be empty (is a variable unset?)")
+        check_name("")  # raises
     for word in ("shell", "executable", *[one.key for one in LAUNCHER_OPTIONS if not one.keyword]):
         if popen.pop(word, None):
             why = ": the command is the words of argv" if word in ("shell", "executable") else ""
@@ -117,9 +117,9 @@ def run(
     elif kind == STARTED:
         why = "its launcher was killed, and it may still run (solo list shows it)"
         raise errors.SoloError(f"{argv[0]!r}: {why}")
+    elif kind == OUTCOMES[errors.LEASE_LOST]:
+        raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
     else:
-        if kind == OUTCOMES[errors.LEASE_LOST]:
-            raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
         raise make_error(kind, where, text, via, directory, popen)
     done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(
         list(argv), code, output.stdout, output.stderr

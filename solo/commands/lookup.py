@@ -125,8 +125,6 @@ def read_skips(queue: "Queue | None") -> "dict[str, int]":
 
 def check_names(names: "list[str]") -> None:
     for name in names:
-        if not name:
-            raise UsageError("a name may not be empty (is a variable unset?)")
         split_name(name)
 
 

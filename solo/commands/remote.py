@@ -104,6 +104,7 @@ def find_renewal(engine: Engine, entry: Entry) -> "Renewal | None":
 def wait(options: Asked, names: "list[str]") -> int:
     """Do as commands.wait.run does, but poll the engine."""
     deadline, claims = (monotonic() + options.timeout, plan_claims(names, Claim(EXCLUSIVE)))
+    above = {part: find_launchers_above(options, part) for part, _ in claims}
     with look(options.where) as engine:
         while busy := [
             (part, found)
@@ -111,7 +112,7 @@ def wait(options: Asked, names: "list[str]") -> int:
             if (found := find_obstacles(engine.list_entries(part), claim))
         ]:
             for part, found in busy:
-                for entry in find_own(options, part, found):
+                for entry in select_own(found, above[part]):
                     owner = f"{describe_owner(entry)}, an ancestor of this process"
                     raise make_own_wait(f"{part}: held by {owner}")
             if monotonic() >= deadline:
@@ -171,10 +172,7 @@ def stop_name(engine: Engine, name: str, options: Asked) -> bool:
     asked.
     """
     begin = monotonic()
-    for entry in find_own(options, name, engine.list_entries(name)):
-        say(f"{name}: {make_own_stop(describe_owner(entry))}")
-        return False
-    left, complete = ask_to_end(engine, name, options.waiting)
+    left, complete = ask_to_end(engine, name, options)
     if not left and complete:
         print_clean(f"{name}: not held (names at {engine.where})")
     while left:
@@ -187,31 +185,38 @@ def stop_name(engine: Engine, name: str, options: Asked) -> bool:
     return complete
 
 
-def find_own(options: Asked, name: str, entries: "list[Entry]") -> "list[Entry]":
-    """Return those of the entries whose launchers are above this process, as these hold the name on
-    this host too.
+def find_launchers_above(options: Asked, name: str) -> "set[tuple[str, int]]":
+    """Return (host, pid) of the launchers above this process that hold the name on this host, as
+    they do for an engine too.
     """
     try:
-        above = visit_queue(
+        holds = visit_queue(
             name,
             options.at(FILE),
             lambda queue: find_own_ancestors(queue, list_holds(queue)) if queue else [],
         )
     except SoloError:
-        return []
-    known = [hold.record for hold in above if hold.record]
-    launchers = [(record.origin.host, record.outermost[0]) for record in known]
-    return [one for one in entries if (one.record.host, one.record.launcher) in launchers]
+        return set()
+    known = [hold.record for hold in holds if hold.record]
+    return {(record.origin.host, record.outermost[0]) for record in known}
 
 
-def ask_to_end(engine: Engine, name: str, with_waiting: bool) -> "tuple[dict[str, str], bool]":
+def select_own(entries: "list[Entry]", above: "set[tuple[str, int]]") -> "list[Entry]":
+    return [one for one in entries if (one.record.host, one.record.launcher) in above]
+
+
+def ask_to_end(engine: Engine, name: str, options: Asked) -> "tuple[dict[str, str], bool]":
     """Return ({key: description} of the entries whose launchers were asked, whether all could be
     asked).
     """
     asked, complete = dict[str, str](), True
-    for entry in engine.list_entries(name):
+    entries = engine.list_entries(name)
+    for entry in select_own(entries, find_launchers_above(options, name)):
+        say(f"{name}: {make_own_stop(describe_owner(entry))}")
+        return {}, False
+    for entry in entries:
         record = entry.record
-        if record.claim.mode in INTENTIONS or not (entry.is_held or with_waiting):
+        if record.claim.mode in INTENTIONS or not (entry.is_held or options.waiting):
             continue
         if record.launcher is None:
             say(f"{name}: cannot end the holder: {entry.key} belongs to another program")

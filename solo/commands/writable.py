@@ -58,8 +58,8 @@ def is_read_only(path: str) -> bool:
     """Return whether this mount of a file system is read-only, and not the file system."""
     fd = os.open(find_nearest(path), os.O_PATH)
     try:
-        options = read_mount(fd)[1].split(b",")
-        return bool(os.fstatvfs(fd).f_flag & os.ST_RDONLY) and b"ro" not in options
+        is_either = bool(os.fstatvfs(fd).f_flag & os.ST_RDONLY)
+        return is_either and b"ro" not in read_mount(fd)[1].split(b",")
     finally:
         os.close(fd)
 

@@ -181,11 +181,11 @@ class Replace(Policy):
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
         waiters = find_waiters(queue, waiting)
-        spared = find_own_ancestors(queue, waiters, record.keep)  # a program that also waits itself
+        own = find_own_ancestors(queue, waiters, record.keep)  # of a program with several threads
         for ticket in waiters:
             both_shared = {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
             is_target = wants_the_same(ticket, record) and not both_shared
-            if ticket not in spared and (is_target or conflicts(record, [ticket])):
+            if ticket not in own and (is_target or conflicts(record, [ticket])):
                 self.targets.append(ticket)
             else:
                 ticket.close()

@@ -442,6 +442,18 @@ def test_decorated_function_generator_and_coroutine_hold_the_lock(kind):
         lock(generate_later)
 
 
+@pytest.mark.parametrize("option", ["flock", "directory"])
+def test_relative_path_is_refused_once_the_working_directory_was_removed(
+    tmp_path, monkeypatch, option
+):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    with pytest.raises(solo.UsageError, match=f"^{option} is relative, and the working directory"):
+        solo.Lock("job", **{option: "names"})
+
+
 async def wait_later():
     await asyncio.sleep(0)
 

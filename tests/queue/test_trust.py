@@ -577,7 +577,7 @@ SAFE = {
         text/describe:describe_owner text/describe:find_directory text/rows:find_claims
     """,
     SAYS: """
-        commands/remote:find_own commands/remote:release_name commands/history:find_holds commands/states:make_row
+        commands/remote:select_own commands/remote:release_name commands/history:find_holds commands/states:make_row
         history/health:is_living commands/hold:Keeping.guard commands/list:show_slot process/boot:is_alive_after_boot process/owners:needs_release
         record:parse_record tickets:FileQueue.has_ended tickets:FileQueue.take_over tickets:follow_pair
         commands/history:list_rows commands/history:make_row commands/hold:run
